@@ -83,6 +83,9 @@ def is_rearranged(claim: str, sentence: str, lexicon: Lexicon) -> bool:
     if lexicon.language not in STOP_WORDS:  # others may have a free order of words
         return False
     ours, theirs = (_with_cases(text, lexicon) for text in (claim, sentence))
+    known = {word.text for word in theirs}
+    foreign = {word.row for word in ours if word.text not in known and word.text != ","}
+    ours = [w._replace(row=-i) if w.row in foreign else w for i, w in enumerate(ours)]
     if not (
         _binds_no_other(ours, theirs, BINDS) and _binds_no_other(theirs, ours, LIMITS, kept=True)
     ):
@@ -108,6 +111,9 @@ def is_rearranged(claim: str, sentence: str, lexicon: Lexicon) -> bool:
     a, b = ours[:IN_PLACE], theirs[:IN_PLACE]
     changes = SequenceMatcher(None, [w.text for w in a], [w.text for w in b], False).get_opcodes()
     replaced = [(a[i:j], b[k:m]) for kind, i, j, k, m in changes if kind == "replace"]
+    differ = [([x], [y]) for x, y in zip(a, b, strict=False) if x.text != y.text]
+    if len(a) == len(b) and len(differ) == 2:
+        replaced = differ
     return any(
         all(_same_words(*both) for both in zip(first, second[::-1], strict=True))
         and not _is_one_row(zip(first[0] + second[0], second[1] + first[1], strict=True))

@@ -34,7 +34,6 @@ NOT = re.compile(  # the same in German, French, Spanish, Italian, Portuguese an
     r"|non|senza|não|sem|niet|geen)\b|\bn['’](?=\w)",
     re.IGNORECASE,
 )
-ELIDED = 3  # words by which a parallel clause without verb is shorter, such as "and B for 12"
 MEMBERS = 5  # parallel clauses that are compared
 NEGATION = re.compile(
     r"\b(not|never|no|none|neither|nor|without|cannot|unless|fail(?:s|ed)? to)\b|n['’]t\b",
@@ -167,7 +166,7 @@ def is_spliced(clause: str, evidence: str, lexicon: Lexicon) -> bool:
     for first, second in combinations(members[:MEMBERS], 2):
         sides, anchors = set[bool](), list[str]()
         few = min(len(first), len(second))
-        elliptic = few + ELIDED <= max(len(first), len(second))
+        elliptic = 2 * few <= max(len(first), len(second))
         for kind, a, b, c, d in SequenceMatcher(None, first, second, False).get_opcodes():
             if kind == "equal":
                 anchors += first[a:b]

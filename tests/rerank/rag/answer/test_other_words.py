@@ -178,21 +178,21 @@ COMPARED = {
         ["The firm bought Borealis in 2021"],
         ["The firm bought Borealis in 2018", "The firm bought Acme in 2021"],
     ),
-    "To protect Ann at the expense of Bob, they moved the files of Ann": (
+    "To protect Anna at the expense of Robert, they moved the files of Anna": (
         [],
-        ["To protect Bob at the expense of Ann, they moved the files of Ann"],
+        ["To protect Robert at the expense of Anna, they moved the files of Anna"],
     ),
     "The lamp is sold in red, green, white and black": (
         ["The lamp is sold in black, white, red and green"],
         ["The lamp is sold in black, white, red and blue"],
     ),
-    "The plans A, B and C cost 4, 5 and 6 euros respectively": (
+    "The plans Basic, Extra and Full cost 4, 5 and 6 euros respectively": (
         [],
-        ["The plans C, B and A cost 4, 5 and 6 euros respectively"],
+        ["The plans Full, Extra and Basic cost 4, 5 and 6 euros respectively"],
     ),
-    "The budget was approved by the mayor in May and the loan was rejected by the council in June": (
-        ["The mayor approved the budget in May", "The council rejected the loan in June"],
-        ["The mayor rejected the budget in May", "The council approved the loan in June"],
+    "The budget was approved by the mayor in May, and the loan was rejected by the board in June": (
+        ["The mayor approved the budget in May", "The board rejected the loan in June"],
+        ["The mayor rejected the budget in May", "The board approved the loan in June"],
     ),
     "The warranty covers parts for 24 months and labour for 12": (
         ["The warranty covers labour for 12 months and parts for 24"],
