@@ -58,8 +58,10 @@ why will with won would wouldn y you your yours yourself yourselves
 
 STOP_WORDS = {"english": frozenset(ENGLISH.split())}  # by language, if there is a list for it
 # abbreviations whose full stop ends no sentence; those that end none before a number
-SHORT = (r"e\.g", r"i\.e", "cf", "vs", "Dr", "Mr", "Mrs", "No", "Fig", "approx", "ca", "bzw", "vgl")
-SHORT += (r"z\.\sB", r"z\.B", r"d\.\sh", r"d\.h", r"u\.\sa", r"u\.a")
+SHORT = (
+    *(r"e\.g", r"i\.e", "cf", "vs", "Dr", "Mr", "Mrs", "No", "Fig", "approx", "ca", "bzw", "vgl"),
+    *(r"z\.\sB", r"z\.B", r"d\.\sh", r"d\.h", r"u\.\sa", r"u\.a"),
+)
 NUMBERED = ("no", "nr", "art", "abs", "fig", "figs", "sec", "vol", "p", "pp", "eq")
 # what goes on behind a German ordinal, and behind the first letter of "z. B." and the like
 ORDINAL = "[a-zäöü]|Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dez"
