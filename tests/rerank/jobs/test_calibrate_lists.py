@@ -285,7 +285,7 @@ def test_no_answer_is_made_before_every_list_is_checked(
         r"query 4, 'q3': the passages have no text to answer from"
     )
     made: list[object] = []
-    answer_file = pytest.importorskip("rerank.rag.commands").answer_file
+    answer_file = pytest.importorskip("rerank.rag.answer_file").answer_file
     with pytest.raises(InputError, match=expected):
         answer_file(
             model,

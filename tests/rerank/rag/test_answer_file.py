@@ -17,7 +17,7 @@ from rerank.config import Thresholds
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import FolderError, InputError
 from rerank.rag.answer.answering import answer
-from rerank.rag.commands import AnswerFileSummary, answer_file
+from rerank.rag.answer_file import AnswerFileSummary, answer_file
 from rerank.types import Assessment, Passage, Query
 
 
