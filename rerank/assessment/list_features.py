@@ -12,9 +12,8 @@ from itertools import combinations
 import numpy as np
 
 from rerank.assessment import ranking_features as of_ranking
-from rerank.assessment.passage_features import CROSS_ENCODER, FIRST_STAGE, View, lead
+from rerank.assessment.passage_features import CROSS_ENCODER, FIRST_STAGE, lead, view_of
 from rerank.assessment.ranking_features import Feature, of_winner
-from rerank.data.words import content_words, passage_words, words
 from rerank.types import FirstStage, Floats, ListKind, Query, Ranking
 
 STAGE = ("score", "standing", "lead", "log_rank", "absent")  # of a passage in a stage
@@ -60,14 +59,8 @@ def list_features(kind: ListKind, query: Query, stage: FirstStage, *, language: 
     columns_of = {name: _stage_features(scores[name]) for name in kind.stages}
     columns = [columns_of[stage_name][name] for stage_name in first for name in STAGE]
     columns += [columns_of[last][name] for name in LAST]
-    query_words = tuple(words(query.text, language=language))
-    view = View(
-        stage,
-        query_words,
-        dict.fromkeys(query_words, 1.0),
-        tuple(content_words(query.text, language=language)) or query_words,
-        tuple(passage_words(p, language) for p in passages) if kind.texts else (),
-    )
+    read = passages if kind.texts else ()
+    view = view_of(query.text, read, stage, lambda _: 1.0, language=language)
     named = ("fused_log_rank", *(TEXT if kind.texts else ()))
     return np.column_stack([*columns, *(FIRST_STAGE[name](view) for name in named)])
 

@@ -7,7 +7,7 @@ the cross-encoder's scores. All are finite. No label is used.
 from __future__ import annotations
 
 from collections import ChainMap, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -26,6 +26,10 @@ class View:
     idf: dict[str, float]  # of each query word, > 0
     content: tuple[str, ...]  # query words without stop words, or all if none are left
     passages: tuple[PassageWords, ...]
+    # the query's words in each title, and in each text with their sentences; in the query's order,
+    # as sums depend on it
+    in_title: tuple[list[str], ...]
+    in_text: tuple[dict[str, set[int]], ...]
 
 
 CROSS_ENCODER: dict[str, Callable[[Floats, Bools], Floats]] = {}  # of logits, and which exist
@@ -44,19 +48,38 @@ def first_stage(function: Callable[[View], Floats]) -> Callable[[View], Floats]:
     return function
 
 
+def view_of(
+    query: str,
+    passages: Sequence[Passage],
+    stage: FirstStage,
+    idf: Callable[[str], float],
+    *,
+    language: str,
+) -> View:
+    """What the first-stage features read of a query and its candidates, which all differ."""
+    query_words = tuple(words(query, language=language))
+    order = {word: i for i, word in enumerate(dict.fromkeys(query_words))}
+    read = tuple(passage_words(p, language) for p in passages)
+
+    def asked(found: Mapping[str, object]) -> list[str]:
+        return sorted(order.keys() & found.keys(), key=order.__getitem__)
+
+    return View(
+        stage,
+        query_words,
+        {word: max(idf(word), 1e-6) for word in order},
+        tuple(content_words(query, language=language)) or query_words,
+        read,
+        tuple(asked(p.title) for p in read),
+        tuple({w: {p.sentence_at[i] for i in p.places[w]} for w in asked(p.places)} for p in read),
+    )
+
+
 def first_stage_features(
     query: str, passages: Sequence[Passage], stage: FirstStage, lexicon: Lexicon
 ) -> Floats:
     """The first-stage features of passages that all differ, shape (n, len(FIRST_STAGE)), finite."""
-    language = lexicon.language
-    query_words = tuple(words(query, language=language))
-    view = View(
-        stage,
-        query_words,
-        {w: max(lexicon.idf(w), 1e-6) for w in query_words},
-        tuple(content_words(query, language=language)) or query_words,
-        tuple(passage_words(p, language) for p in passages),
-    )
+    view = view_of(query, passages, stage, lexicon.idf, language=lexicon.language)
     return np.column_stack([function(view) for function in FIRST_STAGE.values()])
 
 
@@ -87,25 +110,15 @@ def _share(found: Sequence[float], weights: Sequence[float]) -> Floats:
     return shares / (total * (1 + 1 / len(weights))) if total > 0 else np.zeros(len(shares))
 
 
-def _idf_coverage(view: View, idf_found: Callable[[PassageWords], float]) -> Floats:
-    return _share([idf_found(p) for p in view.passages], list(view.idf.values()))
+def _idf_coverage(view: View, idf_found: Sequence[float]) -> Floats:
+    return _share(idf_found, list(view.idf.values()))
 
 
-def _found(held: Collection[str], idf: Mapping[str, float]) -> list[str]:
-    """The words that are held, in the order of `idf`: sums depend on it."""
-    both = idf.keys() & held
-    return [word for word in idf if word in both] if both else []
-
-
-def _idf_in(held: Collection[str], idf: Mapping[str, float]) -> float:
-    return sum(idf[word] for word in _found(held, idf))
-
-
-def _idf_in_best_sentence(passage: PassageWords, idf: Mapping[str, float]) -> float:
+def _idf_in_best_sentence(sentences: Mapping[str, set[int]], idf: Mapping[str, float]) -> float:
     """The largest total idf of words in one sentence of the text; 0 if none is in it."""
     total: dict[int, float] = {}
-    for word in _found(passage.places, idf):
-        for sentence in {passage.sentence_at[i] for i in passage.places[word]}:
+    for word, in_sentences in sentences.items():
+        for sentence in in_sentences:
             total[sentence] = total.get(sentence, 0.0) + idf[word]
     return max(total.values(), default=0.0)
 
@@ -175,21 +188,22 @@ def fused_log_rank(view: View) -> Floats:
 @first_stage
 def term_coverage(view: View) -> Floats:
     """Share of the query's distinct words found in the passage or its title."""
-    asked = view.idf.keys()
-    found = [len((asked & p.places.keys()) | (asked & p.title.keys())) for p in view.passages]
+    found = [
+        len(text.keys() | title) for text, title in zip(view.in_text, view.in_title, strict=True)
+    ]
     return _share(found, [1.0] * len(view.idf))
 
 
 @first_stage
 def idf_coverage(view: View) -> Floats:
     """Share of the query's idf found in the passage's text."""
-    return _idf_coverage(view, lambda p: _idf_in(p.places, view.idf))
+    return _idf_coverage(view, [sum(view.idf[w] for w in held) for held in view.in_text])
 
 
 @first_stage
 def sentence_coverage(view: View) -> Floats:
     """Share of the query's idf found in the best sentence of the text."""
-    return _idf_coverage(view, lambda p: _idf_in_best_sentence(p, view.idf))
+    return _idf_coverage(view, [_idf_in_best_sentence(text, view.idf) for text in view.in_text])
 
 
 @first_stage
@@ -200,9 +214,9 @@ def content_lead(view: View) -> Floats:
     """
     idf = {w: view.idf[w] for w in view.content}
     found = [
-        _idf_in(p.title, idf)
-        + _idf_in_best_sentence(p, {w: v for w, v in idf.items() if w not in p.title})
-        for p in view.passages
+        sum(idf[w] for w in title if w in idf)
+        + _idf_in_best_sentence({w: text[w] for w in text if w in idf and w not in title}, idf)
+        for text, title in zip(view.in_text, view.in_title, strict=True)
     ]
     return lead(_share(found, list(idf.values())))
 
@@ -210,7 +224,7 @@ def content_lead(view: View) -> Floats:
 @first_stage
 def title_coverage(view: View) -> Floats:
     """Share of the query's idf found in the title."""
-    return _idf_coverage(view, lambda p: _idf_in(p.title, view.idf))
+    return _idf_coverage(view, [sum(view.idf[w] for w in held) for held in view.in_title])
 
 
 @first_stage
@@ -227,16 +241,16 @@ def bigram_coverage(view: View) -> Floats:
     if not following:
         return term_coverage(view)
 
-    def neighbours(passage: PassageWords) -> int:  # how many of the pairs are, in the text
-        held = view.idf.keys() & passage.places.keys()
-        places = {word: set(passage.places[word]) for word in held}
+    def neighbours(text: PassageWords, held: Iterable[str]) -> int:  # how many of the pairs are
+        places = {word: set(text.places[word]) for word in held}
         found = 0
-        for first in following.keys() & held:
+        for first in following.keys() & places.keys():
             after = {place + 1 for place in places[first]}
-            found += sum(not after.isdisjoint(places[second]) for second in following[first] & held)
+            both = following[first] & places.keys()
+            found += sum(not after.isdisjoint(places[second]) for second in both)
         return found
 
-    found = [neighbours(p) for p in view.passages]
+    found = [neighbours(p, held) for p, held in zip(view.passages, view.in_text, strict=True)]
     return _share(found, [1.0] * sum(map(len, following.values())))
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import rankdata
 
 from rerank.assessment.passage_features import (
+    FIRST_STAGE,
     PASSAGE_FEATURES,
     cross_encoder_features,
     first_stage_features,
@@ -95,6 +96,22 @@ def test_repeated_query_words_count_once() -> None:
     names = list(PASSAGE_FEATURES)
     for name in ("term_coverage", "idf_coverage"):
         assert once[0, names.index(name)] == pytest.approx(twice[0, names.index(name)])
+
+
+def test_sums_are_in_the_order_of_the_query() -> None:
+    """However a passage or a set orders its words, so every bit is the same in every process."""
+    idf = {"fill": 0.1, "miss": 0.2, "valu": 0.3}
+    lexicon = EnglishWords(lambda w: idf[w])
+    one = np.ones(1)
+    stage = FirstStage(
+        rows=np.arange(1), bm25=one, dense=one, bm25_rank=one, dense_rank=one, fused=one
+    )
+    for title, text in (("", "Values missing, fill"), ("missing fill values", "fill")):
+        X = first_stage_features(
+            "fill missing missing values", [Passage("d", title, text)], stage, lexicon
+        )
+        column = list(FIRST_STAGE).index("title_coverage" if title else "sentence_coverage")
+        assert X[0, column] == (0.1 + 0.2 + 0.3) / ((0.1 + 0.2 + 0.3) * (1 + 1 / 3))
 
 
 def test_one_word_is_never_found_whole() -> None:
