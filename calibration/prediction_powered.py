@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from calibration.arrays import Floats, check_y_p
 from calibration.metrics.intervals import Interval
 
+MOST_STRATA, MOST_ROWS = 100, 10**12
 DRAWS = 20_000
 """Random draws per bound; at a tail of 5% its standard error is 0.15%."""
 
@@ -43,6 +44,8 @@ class Strata:
         each = zip(self.right, self.labelled, self.rows, strict=True)
         if not all(0 <= h <= n <= m for h, n, m in each) or not any(self.labelled):
             raise ValueError(f"expected 0 <= right <= labelled <= rows, some labelled; got {self}")
+        if len(self.rows) > MOST_STRATA or sum(self.rows) > MOST_ROWS:
+            raise ValueError(f"expected at most {MOST_STRATA} strata of {MOST_ROWS:,} rows in all")
 
     @classmethod
     def of(cls, y: ArrayLike, stratum: ArrayLike, rows: ArrayLike) -> Strata:

@@ -139,8 +139,10 @@ class Certificate:
         as many groups as can have a right row, all right: none is lower (see `group_tails`). With a
         judge, it is that of the strata.
         """
-        if self.strata is not None:
-            return self.strata.tail(self.target) <= 1 - self.level + OF_DRAWS
+        if (strata := self.strata) is not None:
+            labels, right = sum(strata.labelled), sum(strata.right)
+            same = (self.queries, self.accepted, self.right) == (labels, labels, right)
+            return same and strata.tail(self.target) <= 1 - self.level + OF_DRAWS
         excess = self.right - self.target * self.accepted
         if not self.target or self.accepted > MOST or (self.groups is None and excess <= 0):
             return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -149,9 +150,22 @@ def test_a_recalibration_tests_the_strata_by_one_label_a_group() -> None:
 
 
 @pytest.mark.parametrize(
-    "counts", [((1,), (0,), (5,)), ((0,), (0,), (5,)), ((1, 0), (1,), (5,)), ((1,), (6,), (5,))]
+    "counts",
+    [
+        *[((1,), (0,), (5,)), ((0,), (0,), (5,)), ((1, 0), (1,), (5,)), ((1,), (6,), (5,))],
+        ((10**30, 1),) * 3,
+        ((1,) * 200_000,) * 3,  # 32 GB of draws
+    ],
 )
 def test_counts_that_no_sample_has_are_refused(counts: tuple[tuple[int, ...], ...]) -> None:
-    """More right than labelled, more labelled than there are, none, or unequal lengths."""
+    """More right than labelled, more labelled than there are, none, unequal lengths, too many."""
     with pytest.raises(ValueError, match="expected"):
         Strata(*counts)
+
+
+@pytest.mark.parametrize("stated", [{"right": 0}, {"queries": 5, "accepted": 5, "right": 5}])
+def test_a_certificate_states_the_counts_of_its_strata(stated: dict[str, int]) -> None:
+    """What a reader is told is what the bound was computed from."""
+    found = certify_judged(Strata((59, 30), (60, 40), (750, 250)), judge="it", threshold=0.7)
+    with pytest.raises(ValueError, match="certify no"):
+        replace(found, **stated)  # type: ignore[arg-type]
