@@ -113,20 +113,35 @@ def stalls(handler: Handler, _: dict[str, Any]) -> None:
     handler.close_connection = True
 
 
-def drips(piece: bytes) -> Behaviour:
-    """Send this piece again and again, each in time, and never an end."""
+def endless(piece: bytes, *, wait: float = 0, code: int = 200, **headers: str) -> Behaviour:
+    """Send this piece again and again, and never an end."""
 
     def behave(handler: Handler, _: dict[str, Any]) -> None:
-        handler.send_response(200)
-        handler.send_header("content-type", "application/json")
+        handler.send_response(code)
+        for name, value in {"content-type": "application/json", **headers}.items():
+            handler.send_header(name.replace("_", "-"), value)
         handler.send_header("connection", "close")
         handler.end_headers()
-        handler.close_connection = True
-        with suppress(OSError):  # the client has had enough
-            while not handler.endpoint.closing.wait(0.05):
-                handler.wfile.write(piece)
+        _repeat(handler, piece, wait)
 
     return behave
+
+
+def drips(piece: bytes) -> Behaviour:
+    """Send each piece in time, and never an end."""
+    return endless(piece, wait=0.05)
+
+
+def no_head(piece: bytes) -> Behaviour:
+    """Send each piece in time, and never the end of the headers."""
+    return lambda handler, _: _repeat(handler, piece, 0.05)
+
+
+def _repeat(handler: Handler, piece: bytes, wait: float) -> None:
+    handler.close_connection = True
+    with suppress(OSError):  # the client has had enough
+        while not handler.endpoint.closing.wait(wait):
+            handler.wfile.write(piece)
 
 
 @contextmanager

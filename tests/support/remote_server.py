@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -44,6 +44,7 @@ class Server:
         self.requests: list[tuple[str, str, Any]] = []  # path, key, body
         self.paid: list[tuple[str, Any]] = []  # path and body of those that were answered
         self.lock, self.ended = Lock(), Event()
+        self.sent, self.left = 0, Event()  # bytes of an endless answer, and its client went away
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.http.owner = self  # type: ignore[attr-defined]
         self.url = f"http://127.0.0.1:{self.http.server_port}"
@@ -154,6 +155,34 @@ def half(handler: Handler, answer: Any) -> None:
 def late(handler: Handler, answer: Any) -> None:
     """A fault: nothing is sent before the end of the test."""
     handler.server.owner.ended.wait(600)  # type: ignore[attr-defined]
+
+
+def endless(piece: bytes, *, wait: float = 0.0, code: int = 200, **headers: str) -> Fault:
+    """A fault: a body of this piece again and again, until the client has had enough."""
+
+    def send(handler: Handler, _: Any) -> None:
+        handler.send_response(code)
+        for name, value in headers.items():
+            handler.send_header(name.replace("_", "-"), value)
+        handler.end_headers()
+        _repeat(handler, piece, wait)
+
+    return send
+
+
+def no_head(piece: bytes, *, wait: float = 0.0) -> Fault:
+    """A fault: this piece again and again, and never the end of the headers."""
+    return lambda handler, _: _repeat(handler, piece, wait)
+
+
+def _repeat(handler: Handler, piece: bytes, wait: float) -> None:
+    owner: Server = handler.server.owner  # type: ignore[attr-defined]
+    handler.close_connection = True
+    with suppress(OSError):
+        while not owner.ended.wait(wait):
+            handler.wfile.write(piece)
+            owner.sent += len(piece)
+    owner.left.set()
 
 
 @contextmanager

@@ -6,13 +6,13 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cached_property
-from threading import Lock
+from threading import Event, Lock, Timer
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -36,6 +36,11 @@ TRIES = 6  # of one request
 TIMEOUT = 60.0  # seconds that one try may take
 FIRST_WAIT = 0.5  # seconds before the second try, twice as many before each next one
 THREADS = 8  # requests at the same time
+LARGEST = 2**25  # bytes of an answer; 128 vectors of 8,192 numbers have some 24 million
+MOST_TOKENS = 10**9  # of an answer
+LONGEST_NAME = 1_000  # characters of what a server calls its model
+LONGEST_ERROR = 2**12  # characters of an error that are looked at
+PLAIN = {"accept-encoding": "identity"}  # a kilobyte that is compressed may become a gigabyte
 OVERLOADED = {408, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529}
 OTHER_FORM = {400, 404, 415, 422}
 NO_KEY = {401, 403}
@@ -121,14 +126,14 @@ class Meter:
 
     def used(self, name: str, tokens: object) -> None:
         """Count the tokens of an answer, which a price of tokens needs."""
-        known = isinstance(tokens, int) and tokens >= 0
-        if self.budget.price_per_million_tokens and not known:
+        count = tokens if isinstance(tokens, int) and 0 <= tokens <= MOST_TOKENS else None
+        if self.budget.price_per_million_tokens and count is None:
             raise InputError(
                 f"the answers of {name} do not say how many tokens they cost: "
                 "`usage.total_tokens`; expected --price-per-1000-requests instead"
             )
         with self._lock:
-            self.tokens[name] += tokens if isinstance(tokens, int) else 0
+            self.tokens[name] += count or 0
 
     def sentences(self) -> list[str]:
         """How many requests went to each model, and what they cost if that is known."""
@@ -216,14 +221,15 @@ class Client:
 
         timeout = max(0.01, min(TIMEOUT, left))
         try:
-            response = self._http.post(self.address.url, json=body, timeout=timeout)
-        except (httpx.TransportError, httpx.DecodingError) as error:
+            with in_time(2 * timeout, self._close):  # a stall ends earlier
+                response = self._http.post(self.address.url, json=body, timeout=timeout)
+        except (httpx.TransportError, LargeAnswerError, TimeoutError) as error:
             return None, f"no answer: {one_line(error)}", None
         status = response.status_code
         if status in OVERLOADED:
             return None, f"it answers {status}", seconds_of(response.headers.get("retry-after"))
         if status != httpx.codes.OK:
-            said = " ".join(response.text.split())
+            said = " ".join(response.text[:LONGEST_ERROR].split())
             said = without_key(said, self._key)
             advice = f"; is the key in {self.address.key} {'right' if self._key else '(not set)'}?"
             advice = advice if status in NO_KEY else ""
@@ -240,7 +246,8 @@ class Client:
         usage = told.get("usage")
         tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
         METER.used(self.address.name, tokens)
-        self.served = told["model"] if isinstance(told.get("model"), str) else self.served
+        if isinstance(told.get("model"), str):
+            self.served = told["model"][:LONGEST_NAME]
         return values, "", None
 
     @cached_property
@@ -248,8 +255,58 @@ class Client:
         with optional():
             import httpx
 
-        headers = {"authorization": f"Bearer {self._key}"} if self._key else {}
-        return httpx.Client(headers=headers, limits=httpx.Limits(max_connections=64))
+        headers = PLAIN | ({"authorization": f"Bearer {self._key}"} if self._key else {})
+        hooks = {"response": [bounded]}
+        return httpx.Client(
+            headers=headers, limits=httpx.Limits(max_connections=64), event_hooks=hooks
+        )
+
+    def _close(self) -> None:
+        """Close all connections; the next request opens others."""
+        if (http := self.__dict__.pop("_http", None)) is not None:
+            http.close()
+
+
+class LargeAnswerError(Exception):
+    """An answer that is too large, or may become so."""
+
+
+def bounded(response: Any) -> None:
+    """Bound the body of an answer, of an error too; a hook of clients that ask for it `PLAIN`."""
+    read = response.iter_raw
+
+    def parts(chunk_size: int | None = None) -> Iterator[bytes]:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise LargeAnswerError("it is compressed, though the request accepts that of none")
+        size = 0
+        for part in read(chunk_size):
+            size += len(part)
+            if size > LARGEST:
+                raise LargeAnswerError(f"it has more than {LARGEST:,} bytes")
+            yield part
+
+    response.iter_raw = parts
+
+
+@contextmanager
+def in_time(seconds: float, close: Callable[[], object]) -> Iterator[None]:
+    """Close the connections of a request that takes so long, however often a byte comes.
+
+    Raises:
+        TimeoutError: it did.
+    """
+    late = Event()
+    timer = Timer(seconds, lambda: (late.set(), close()))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except Exception:
+        if late.is_set():
+            raise TimeoutError(f"it took more than {seconds:g} seconds") from None
+        raise
+    finally:
+        timer.cancel()
 
 
 def without_key(said: str, key: str) -> str:
@@ -265,7 +322,7 @@ def seconds_of(retry_after: str | None) -> float | None:
     """The seconds of a Retry-After header, or until its date; None without one that can be read."""
     with suppress(ValueError):
         return max(0.0, float(retry_after or ""))
-    with suppress(TypeError, ValueError):
+    with suppress(TypeError, ValueError, OverflowError):
         return max(0.0, parsedate_to_datetime(retry_after or "").timestamp() - time.time())
     return None
 

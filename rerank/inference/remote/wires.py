@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,9 @@ ASK_ALL = "Which passage answers the query of the state?"
 NONE = "none"  # the name of the option that no passage answers
 RELEVANT = "The passage answers the query."
 NOT_RELEVANT = "The passage does not answer the query, or only mentions its subject."
+
+
+MOST = 1e100  # of a number in an answer: sums of squares of such numbers are finite
 
 
 class BadAnswerError(ValueError):
@@ -124,13 +126,13 @@ def read_choice(answer: Any, count: int) -> list[float]:
     """The probabilities of the passages in System One's answer to one choice."""
     best = _answers(answer).get("best")
     given = best.get("probabilities") if isinstance(best, dict) else None
-    of_passages = {i: {"": p} for i, p in given.items() if i != NONE} if given else None
-    return _probabilities(of_passages, count, "")
+    given = given if isinstance(given, dict) else {}
+    return _probabilities({i: {"": p} for i, p in given.items() if i != NONE}, count, "")
 
 
 def read_predicates(answer: Any, count: int) -> list[float]:
     """The probabilities of OpenAI's answers, by the names of the questions."""
-    rows = {row.get("name"): row for row in _rows(answer, "answers")}
+    rows = {str(row.get("name")): row for row in _rows(answer, "answers")}
     return _probabilities(rows, count, "probability")
 
 
@@ -142,7 +144,7 @@ def _answers(answer: Any) -> dict[str, Any]:
 
 def _probabilities(answers: Any, count: int, name: str) -> list[float]:
     """The value of `name` in the answers to the questions p0, p1, ..., each a probability."""
-    if not isinstance(answers, dict) or set(answers) != {f"p{i}" for i in range(count)}:
+    if set(answers) != {f"p{i}" for i in range(count)}:
         raise BadAnswerError(f"answers to other questions than the {count} asked")
     given = [answers[f"p{i}"] for i in range(count)]
     scores = [one.get(name) if isinstance(one, dict) else None for one in given]
@@ -165,7 +167,7 @@ def read_vectors(answer: Any, count: int) -> list[list[float]]:
 
 def number(value: object) -> float:
     """The value, which must be a finite number."""
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not abs(value) <= MOST:
         raise BadAnswerError(f"{value!r:.40} where a number is due")
     return float(value)
 

@@ -8,11 +8,12 @@ import random
 import re
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 from rerank.advice.settings import LanguageModelConfig
 from rerank.errors import EndpointError, optional
-from rerank.inference.remote.client import seconds_of, without_key
+from rerank.inference.remote.client import PLAIN, bounded, in_time, seconds_of, without_key
 from rerank.rag.answer.answerers import Generated, messages
 from rerank.rag.answer.sources import Source
 from rerank.tracking.client import without_secrets
@@ -37,18 +38,30 @@ class LanguageModel:
         before_each: Callable[[], object] = bool,
     ) -> None:
         with optional():
-            import openai
+            import openai  # noqa: F401  # before the work that comes first
 
         self.config, self.sleep, self.before_each = config, sleep, before_each
         self._prompt, self._key = config.prompt, os.environ.get(KEY, "")
-        self.client = openai.OpenAI(
-            base_url=config.llm,
+
+    @cached_property
+    def client(self) -> Any:
+        """The client of the endpoint, until it is closed."""
+        import openai
+
+        # a redirect would send the question and its sources to another host
+        bounds: Any = {"follow_redirects": False, "event_hooks": {"response": [bounded]}}
+        return openai.OpenAI(
+            base_url=self.config.llm,
             api_key=self._key or "none",  # local endpoints need some text
-            timeout=config.llm_timeout,
+            timeout=self.config.llm_timeout,
             max_retries=0,  # retries are made here
-            # a redirect would send the question and its sources to another host
-            http_client=openai.DefaultHttpxClient(follow_redirects=False),
+            default_headers=PLAIN,
+            http_client=openai.DefaultHttpxClient(**bounds),
         )
+
+    def _close(self) -> None:
+        if (client := self.__dict__.pop("client", None)) is not None:
+            client.close()
 
     def generate(
         self, question: str, sources: Sequence[Source], *, note: str = "", strict: bool = False
@@ -78,13 +91,14 @@ class LanguageModel:
         """The answer, why it ends, and the model's name; a slow or large body is refused."""
         config, body = self.config, bytearray()
         end = time.monotonic() + config.llm_timeout
-        with self.client.chat.completions.with_streaming_response.create(
+        asking = self.client.chat.completions.with_streaming_response.create(
             model=config.llm_model,
             messages=asked,
             temperature=0,
             max_tokens=config.llm_max_tokens,
             stream=config.llm_stream,
-        ) as response:
+        )
+        with in_time(2 * config.llm_timeout, self._close), asking as response:
             for part in response.iter_bytes():
                 body += part
                 if time.monotonic() > end:

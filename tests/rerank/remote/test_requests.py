@@ -7,7 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from remote_server import KEY, Fault, Server, half, late, score_of, status, vector_of
+from remote_server import (
+    KEY,
+    Fault,
+    Server,
+    endless,
+    half,
+    late,
+    no_head,
+    score_of,
+    status,
+    vector_of,
+)
 
 from rerank.errors import InputError, RetrieverError
 from rerank.inference.given import scores_of, vectors_of
@@ -96,6 +107,9 @@ def test_one_choice_over_all_passages_or_none(server: Server) -> None:
         ("openai-decisions", [{"type": "refusal", "name": "p0"}], "other questions"),
         ("systemone-choice", {"best": {"choice": "none"}}, "other questions"),
         ("systemone-choice", {"best": {"probabilities": {"p0": 2}}}, "other questions"),
+        ("systemone-choice", {"best": {"probabilities": [0.2, 0.8]}}, "other questions"),
+        ("openai-decisions", [{"name": ["p0"]}, {"name": {}}], "other questions"),
+        ("systemone", {"p0": {"noul": 10**400}, "p1": {"noul": 0}}, "where a number is due"),
     ],
 )
 def test_a_decision_that_lacks_a_passage_is_not_used(form: str, answer: Any, said: str) -> None:
@@ -176,6 +190,71 @@ def test_no_answer_in_time_is_tried_again(server: Server, monkeypatch: pytest.Mo
     with pytest.raises(RetrieverError, match="no answer"):
         scores(scorer)
     client.patience.reset(token)
+
+
+FLOODS = {
+    "large": (endless(b" " * 2**16), "has more than 1,048,576 bytes"),
+    "a large error": (endless(b"x" * 2**16, code=503), "has more than 1,048,576 bytes"),
+    "a large refusal": (endless(b"x y " * 2**14, code=400), "has more than 1,048,576 bytes"),
+    "compressed": (endless(b"\0" * 2**16, content_encoding="gzip"), "it is compressed"),
+    "twice": (endless(b"\0" * 2**16, content_encoding="gzip, gzip"), "it is compressed"),
+    "slow": (endless(b" ", wait=0.05), "it took more than 0.6 seconds"),
+    "slow headers": (no_head(b"HTTP/1.1 2", wait=0.05), "it took more than 0.6 seconds"),
+    "no end of headers": (no_head(b"HTTP/1.1 100 Continue\r\n\r\n", wait=0.01), "it took more"),
+}
+
+
+@pytest.mark.parametrize(("fault", "said"), FLOODS.values(), ids=FLOODS)
+def test_an_answer_without_end_costs_a_bounded_amount(
+    server: Server, monkeypatch: pytest.MonkeyPatch, fault: Fault, said: str
+) -> None:
+    """Of bytes, memory and seconds; the next answer is right, and the connection is closed."""
+    monkeypatch.setattr(client, "TRIES", 2)
+    monkeypatch.setattr(client, "LARGEST", 2**20)
+    monkeypatch.setattr(client, "TIMEOUT", 0.3 if "took" in said else 60.0)
+    scorer = scorer_at(f"jina+{server.url}")
+    server.faults = [fault] * 2
+    with pytest.raises(RetrieverError, match=said):
+        scores(scorer)
+    assert server.left.wait(60)
+    assert server.sent < 2**25  # most of it is on its way
+    monkeypatch.setattr(client, "TIMEOUT", 60.0)
+    assert scores(scorer) == RIGHT
+
+
+ODD = {
+    "a number without end": lambda rows: [{**row, "relevance_score": 10**400} for row in rows],
+    "a number too large": lambda rows: [{**row, "relevance_score": -1e200} for row in rows],
+}
+
+
+@pytest.mark.parametrize("change", ODD.values(), ids=ODD)
+def test_numbers_that_no_score_has_are_refused(
+    server: Server, monkeypatch: pytest.MonkeyPatch, change: Any
+) -> None:
+    """JSON has numbers that no float holds, and floats have some whose squares are none."""
+    monkeypatch.setattr(client, "TRIES", 1)
+    server.faults = [changed(change)]
+    with pytest.raises(RetrieverError, match="where a number is due"):
+        scores(scorer_at(f"jina+{server.url}"))
+
+
+def test_what_an_answer_says_besides_is_bounded(server: Server) -> None:
+    """The name of the model, and the tokens that it took."""
+    scorer = scorer_at(f"jina+{server.url}")
+    usage = {"total_tokens": 10**400}
+    server.faults = [lambda _, answer: {**answer, "model": "m" * 10**6, "usage": usage}]
+    assert scores(scorer) == RIGHT
+    assert scorer.client.served == "m" * client.LONGEST_NAME
+    assert METER.tokens.total() == 0
+
+
+@pytest.mark.parametrize(
+    "asked", ["Wed, 21 Oct 99999999999 07:28:00 GMT", "Wed, 21 Oct 2015 07:28:00 +99999999999999"]
+)
+def test_no_date_of_a_retry_is_an_accident(asked: str) -> None:
+    """A date that no calendar has is none."""
+    assert client.seconds_of(asked) is None
 
 
 def test_a_long_wait_is_an_error_at_once(server: Server) -> None:

@@ -8,7 +8,18 @@ from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
-from llm_endpoint import Behaviour, breaks_off, drips, endpoint, says, sends, stalls, status
+from llm_endpoint import (
+    Behaviour,
+    breaks_off,
+    drips,
+    endless,
+    endpoint,
+    no_head,
+    says,
+    sends,
+    stalls,
+    status,
+)
 
 from rerank.advice.settings import NO_ANSWER, AnswerConfig, LanguageModelConfig
 from rerank.config import Thresholds
@@ -89,6 +100,36 @@ def test_a_slow_drip_ends_in_time(
     monkeypatch.setattr("rerank.rag.answer.llm.time", clock)
     with endpoint(drips(piece)) as place, pytest.raises(EndpointError, match=r"more than 600 s"):
         model(place.url, stream=stream, llm_timeout=600, llm_retries=0).generate("What?", sources)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("behaviour", "said"),
+    [
+        (endless(b" " * 2**16), "more than 1,048,576 bytes"),
+        (endless(b"x" * 2**16, code=500), "more than 1,048,576 bytes"),
+        (endless(b"x" * 2**16, code=401), "more than 1,048,576 bytes"),
+        (endless(b"\0" * 2**16, content_encoding="gzip, gzip"), "it is compressed"),
+    ],
+)
+def test_a_body_without_end_is_bounded(
+    behaviour: Behaviour,
+    said: str,
+    stream: bool,
+    sources: list[Source],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of an answer as of an error, and before anything is unpacked."""
+    monkeypatch.setattr("rerank.inference.remote.client.LARGEST", 2**20)
+    with endpoint(behaviour) as place, pytest.raises(EndpointError, match=said):
+        model(place.url, stream=stream, llm_retries=0).generate("What?", sources)
+
+
+def test_headers_without_end_are_bounded(sources: list[Source]) -> None:
+    """Each byte in time; the next try opens another connection."""
+    with endpoint(no_head(b"HTTP/1.1 2"), says(GOOD)) as place:
+        asked = model(place.url, llm_timeout=1, llm_retries=3)
+        assert asked.generate("What?", sources).text == GOOD
 
 
 @pytest.mark.parametrize("stream", [False, True])
