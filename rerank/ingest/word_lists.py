@@ -9,6 +9,7 @@ from typing import Any
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 LEVELS = 9
+LONGEST_LABEL = 100  # characters; it is repeated with each item
 PLACE = re.compile(r"%([1-9])")
 ROMAN = ("", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix")
 POWERS = tuple(map(str.maketrans, ("ivx",) * 4, ("m__", "cdm", "xlc", "ivx")))
@@ -117,7 +118,7 @@ class Numbering:
             form = "decimal" if own.plain and at.form[:1] != "0" else at.form
             return formatted(at.start if count is None else count, form)
 
-        return PLACE.sub(shown, own.text).strip()
+        return PLACE.sub(shown, own.text).strip()[:LONGEST_LABEL]
 
 
 def _levels(parent: Any) -> dict[int, _Level]:
@@ -125,7 +126,7 @@ def _levels(parent: Any) -> dict[int, _Level]:
         whole(each.get(f"{W}ilvl", "0"), 0): _Level(
             start=whole(value(each, "start"), 0),
             form=_form(each.find(f"{W}numFmt")),
-            text=value(each, "lvlText"),
+            text=value(each, "lvlText")[:LONGEST_LABEL],
             restart=whole(value(each, "lvlRestart"), LEVELS),
             plain=each.find(f"{W}isLgl") is not None and value(each, "isLgl", "1") not in OFF,
             style=value(each, "pStyle"),
@@ -137,7 +138,7 @@ def _levels(parent: Any) -> dict[int, _Level]:
 def _form(node: Any | None) -> str:
     if node is None:
         return "decimal"
-    form = node.get(f"{W}format") or value(node, default="decimal")
+    form = (node.get(f"{W}format") or value(node, default="decimal"))[:LONGEST_LABEL]
     return "01" if form == "decimalZero" else str(form)
 
 

@@ -296,7 +296,12 @@ def in_time(seconds: float, close: Callable[[], object]) -> Iterator[None]:
         TimeoutError: it did.
     """
     late = Event()
-    timer = Timer(seconds, lambda: (late.set(), close()))
+
+    def stop() -> None:
+        late.set()
+        close()
+
+    timer = Timer(seconds, stop)
     timer.daemon = True
     timer.start()
     try:

@@ -421,6 +421,22 @@ def test_numbers_have_the_form_of_their_list(form: str, labels: str) -> None:
     assert texts(packed(body, numbering=numbering)) == [f"{each}: x" for each in labels.split()]
 
 
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [("decimal", "x%1" * 50_000), (f"custom' w:format='{'0' * 50_000}1", "%1" * 9)],
+)
+def test_a_long_label_is_cut(form: str, text: str) -> None:
+    """It stands before every item of its list: 600 of them would have 30 MB."""
+    numbering = (
+        f"<w:abstractNum w:abstractNumId='0'>{level(0, form, text)}</w:abstractNum>"
+        "<w:num w:numId='1'><w:abstractNumId w:val='0'/></w:num>"
+    )
+    body = p("x", props="<w:numPr><w:numId w:val='1'/></w:numPr>") * 3
+    found = texts(packed(body, numbering=numbering))
+    assert len(found) == 3
+    assert all(len(each) < 110 for each in found)
+
+
 def test_signs_of_fonts_soft_hyphens_and_bars_over_letters() -> None:
     """As drawn: a tick of Wingdings however it is written, a word whole, a mean with its bar."""
     wing = "<w:rFonts w:ascii='Wingdings'/>"
