@@ -82,7 +82,7 @@ class Sketch:
     names: tuple[str, ...]  # in the order of the columns
     n: int  # effective number of fitted rows
     features: tuple[FeatureSketch, ...]  # one per name
-    rows: int = 0  # fitted; 0 if an earlier version did not count them
+    rows: int  # fitted
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(self.names))
@@ -110,7 +110,6 @@ class Sketch:
 
         Raises ValueError: not a valid sketch; the message names the feature.
         """
-        d = {"rows": 0, **d} if isinstance(d, Mapping) else d
         arrays.check_keys("a drift sketch", d, ("kind", "n", "rows", "features"))
         if d["kind"] != "drift-sketch" or not isinstance(d["features"], list):
             raise ValueError(f"expected kind 'drift-sketch' and a list of features, got {d!r:.99}")
@@ -148,8 +147,8 @@ class Drift:
     n: int  # effective number of fitted rows
     m: int  # and of new rows
     moves: tuple[Move, ...]  # by rising p-value, then by falling distance, then by name
-    fitted_rows: int = 0  # 0 if unknown
-    new_rows: int = 0
+    fitted_rows: int
+    new_rows: int
 
     @property
     def p_value(self) -> float:
@@ -164,9 +163,8 @@ class Drift:
     @property
     def sentence(self) -> str:
         """The decision in words."""
-        new, fitted = self.new_rows or self.m, self.fitted_rows or self.n
-        rows = f"{new} new rows against {fitted} fitted rows"
-        if (new, fitted) != (self.m, self.n):
+        rows = f"{self.new_rows} new rows against {self.fitted_rows} fitted rows"
+        if (self.new_rows, self.fitted_rows) != (self.m, self.n):
             rows += f", worth {self.m} and {self.n} independent ones"
         tail = f"(p {_p(self.p_value, '= ')}, level {self.level:g}; {rows})."
         if not self.fired:

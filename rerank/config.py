@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 
 import Stemmer
 
-from rerank.errors import InputError, check_one_of, command_line, nearest
+from rerank.errors import InputError, check_one_of, nearest
 from rerank.protocols import EmbedderChoice, ScorerChoice, is_model, name_of_model
 
 LARGEST = 2**31 - 1  # of any whole number
@@ -294,12 +294,6 @@ class Config:
         Raises:
             InputError: a field is unknown or has the wrong type.
         """
-        values = dict(values)
-        if values.pop("long_passages", "beginning") != "beginning":  # a field of versions before
-            raise InputError(
-                "it was made with --long-passages excerpt, which is gone; make it anew: "
-                + command_line("calibrate", "DATASET", "--out", "MODEL", "--overwrite")
-            )
         known = {f.name for f in fields(cls)}
         if strange := sorted(set(values) - known):
             raise InputError(f"unknown configuration fields {strange}; expected {sorted(known)}")

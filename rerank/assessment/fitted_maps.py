@@ -336,8 +336,7 @@ class PooledMaps:
 def scored_by(encoder: Model, reranker: Model, config: Config) -> dict[str, Any]:
     """What determines the scores that pooled maps are fitted on; precision hardly changes them."""
     prints = fingerprints(encoder, reranker, config)
-    models = {part: value for part, value in prints.items() if part != "precision"}
-    return models | {"long_passages": "beginning"}  # what is read of a passage that is too long
+    return {part: value for part, value in prints.items() if part != "precision"}
 
 
 def pooled_over(models: tuple[Model, Model], config: Config) -> frozenset[str]:

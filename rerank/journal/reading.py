@@ -271,7 +271,7 @@ def report(
     if model is None:
         model = models[0]["model"] if models else ""
     if target is None:
-        newest = select(_C.threshold).where(_C.model == model, _C.threshold.is_not(None))
+        newest = select(_C.threshold).where(_C.model == model)
         rows = store.rows(newest.order_by(_C.entry_id.desc()).limit(1))
         target = float(rows[0]["threshold"]) if rows else Thresholds().advisory
         target = min(max(target, 0.01), 0.99)  # a test needs some room

@@ -21,7 +21,6 @@ from sqlalchemy import exc
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.pool import NullPool
-from sqlalchemy.schema import CreateColumn
 
 from rerank.data.checks import as_text, query_hash
 from rerank.data.records import query_row
@@ -30,7 +29,7 @@ from rerank.protocols import GivenAnswer
 from rerank.retrieval.corpus import place_of
 from rerank.types import Assessment
 
-SCHEMA, OLDER = "6", ("1", "2", "3", "4", "5")
+SCHEMA = "6"
 METADATA = sa.MetaData()
 VERSION = sa.Table(
     "rerank_journal_version", METADATA, sa.Column("version_num", sa.String(32), primary_key=True)
@@ -59,8 +58,8 @@ JOURNAL = sa.Table(
     sa.Column("attribution", sa.Double),  # share of the answer's sentences that sources support
     sa.Column("model", sa.String(64), nullable=False),  # its version
     sa.Column("latency", sa.Double, nullable=False),  # seconds
-    sa.Column("features", sa.LargeBinary),  # of the ranking, float64; None: no passage, or older
-    sa.Column("threshold", sa.Double),  # confidence from which it is accepted; None: older
+    sa.Column("features", sa.LargeBinary),  # of the ranking, float64; None: no passage
+    sa.Column("threshold", sa.Double),  # confidence from which it is accepted
     sa.Column("answered_by", sa.String(16)),  # of two models: first or second; None: one model
     # feedback on the answer
     sa.Column("right", sa.Boolean),  # None: no feedback yet
@@ -259,7 +258,7 @@ class JournalStore(AbstractContextManager["JournalStore"]):
         self._engine.dispose()
 
     def check(self) -> None:
-        """Check that the journal exists, and give it what the schema of an older one lacks."""
+        """Check that the journal exists, and make a new one if that is wanted."""
         missing = InputError(
             f"there is no journal at {self.name}; `rerank serve --journal` makes one"
         )
@@ -273,25 +272,15 @@ class JournalStore(AbstractContextManager["JournalStore"]):
             return
         if version is None and not self._create:
             raise missing
-        if version not in (None, *OLDER):
+        if version is not None:
             raise InputError(
-                f"the journal {self.name} was made by a newer version (schema {version:.40}); "
-                f"expected schema {SCHEMA}: update calibrated-rerank"
+                f"the journal {self.name} was made by another version (schema {version:.40}); "
+                f"expected schema {SCHEMA}: use that version, or begin a new journal"
             )
         with self._write() as connection:
             if not on_sqlite:
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
             METADATA.create_all(connection)
-            there = {column["name"] for column in sa.inspect(connection).get_columns(JOURNAL.name)}
-            for column in JOURNAL.c:
-                if column.name not in there:
-                    added = CreateColumn(column).compile(dialect=connection.dialect)
-                    connection.execute(sa.text(f"ALTER TABLE {JOURNAL.name} ADD COLUMN {added}"))
-            for index in JOURNAL.indexes:
-                index.create(connection, checkfirst=True)
-            if "first_right" not in there:  # of earlier judgements only the last is known
-                first = {"first_right": JOURNAL.c.right, "first_judged": JOURNAL.c.judged}
-                connection.execute(sa.update(JOURNAL).values(first))
             connection.execute(sa.delete(VERSION))
             connection.execute(sa.insert(VERSION).values(version_num=SCHEMA))
 

@@ -283,7 +283,7 @@ def progress_sentences(
         sentence += " of these, which were drawn by confidence and stand for no others"
     if calibrated:
         even = not chosen and not differ(weight)
-        if {q.drawn_by for q in done} - {"", version}:
+        if {q.drawn_by for q in done} - {version}:
             return [f"{sentence}.", ANOTHER_MODEL, *([] if even else [NOT_EVEN])]
         mean = float((w * p).sum() / w.sum())
         certificate = certify(y, p, groups=number, target=target, floor=target, about=about)

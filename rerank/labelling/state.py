@@ -96,8 +96,10 @@ RIGHT_GRADE, PARTLY_GRADE = 2.0, 1.0  # in qrels
 PROPOSED = "proposed"  # metadata key of a query made from the corpus and accepted by a person
 GRADES: tuple[Grade, ...] = ("wrong", "partly", "right")  # rising
 
-DRAWN = ("query_id", "text", "metadata", "draw", "weight", "confidence", "top", "proposed")
-LATER = ("pool", "continues", "drawn_by")  # earlier versions did not write these
+DRAWN = (
+    *("query_id", "text", "metadata", "draw", "weight", "confidence", "top", "proposed"),
+    *("pool", "continues", "drawn_by"),
+)
 
 
 @dataclass(slots=True)
@@ -122,8 +124,8 @@ class Question:
     top: str | None
     proposed: bool = False  # and not accepted by anybody yet
     pool: int = 0  # number of questions that its draw was from; 0: the sum of the draw's weights
-    continues: Sequence[int] | None = None  # earlier draws from the same file; None: not known
-    drawn_by: str = ""  # version of the model that drew it; "": not known
+    continues: Sequence[int] = ()  # earlier draws from the same file
+    drawn_by: str = ""  # version of the model that drew it
     verdict_shown: bool = False  # to a person who judged it
     people: dict[str, Person] = field(default_factory=dict)
 
@@ -173,8 +175,7 @@ def questions_of(events: Sequence[Event]) -> list[Question]:
 def _add(event: Event, found: dict[str, Question]) -> None:
     query_id = event["query_id"]
     if event["do"] == "draw":
-        keys = (*DRAWN, *(key for key in LATER if key in event))
-        found[query_id] = Question(**{key: event[key] for key in keys})
+        found[query_id] = Question(**{key: event[key] for key in DRAWN})
         return
     question = found[query_id]
     if event["do"] == "accept":
@@ -248,8 +249,7 @@ def weights(questions: Sequence[Question]) -> list[float]:
     a file there are two unbiased estimates: the earlier draws alone, and the earlier draws as a
     known part plus the new draw as an estimate of the rest. Their weighted mean is unbiased too.
     The second has the weight m N / ((n + m) (N - n)), with n of N drawn before and m now: so
-    uniform draws stay uniform. If the file has changed in between, the second is taken alone. Where
-    it is not known which draws are from one file, draws whose sizes fit count as such.
+    uniform draws stay uniform. If the file has changed in between, the second is taken alone.
     """
     if any(question.metadata.get(PROPOSED) for question in questions):
         return [0.0] * len(questions)
@@ -260,11 +260,10 @@ def weights(questions: Sequence[Question]) -> list[float]:
         pool = first.pool or drawn
         for i in now:
             found[i] *= pool / drawn  # less was drawn than planned, if the process was killed
-        known = range(draw) if first.continues is None else first.continues
-        before = [i for i, question in enumerate(questions) if question.draw in known]
+        before = [i for i, question in enumerate(questions) if question.draw in first.continues]
         n, m, whole = len(before), len(now), sum(found[i] for i in before)
         unchanged = abs(whole - n - pool) < 0.5
-        if not before or (first.continues is None and not unchanged):
+        if not before:
             continue
         share = min(1.0, m * whole / ((n + m) * pool)) if unchanged else 1.0
         for i in before:

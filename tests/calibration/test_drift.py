@@ -353,4 +353,4 @@ def test_json_that_is_no_sketch(change: dict, sentence: str) -> None:
 def test_a_sketch_needs_a_feature_a_name() -> None:
     """Names and features are told apart by number before they are compared."""
     with pytest.raises(ValueError, match="2 names need as many features, got 1"):
-        Sketch(("a", "b"), 9, (FeatureSketch((1.0,), (1.0,)),))
+        Sketch(("a", "b"), 9, (FeatureSketch((1.0,), (1.0,)),), 9)

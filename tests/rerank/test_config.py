@@ -85,10 +85,3 @@ def test_a_value_of_the_wrong_type_is_refused(values: dict[str, Any]) -> None:
     """`from_dict` says that a field of the wrong type is an InputError."""
     with pytest.raises(InputError, match="an object or a function"):
         Config.from_dict(values)
-
-
-def test_an_option_that_is_gone_is_read_where_it_had_no_effect() -> None:
-    """Folders of earlier versions name it; with another value they are to be made anew."""
-    assert Config.from_dict({"long_passages": "beginning"}) == Config()
-    with pytest.raises(InputError, match="rerank calibrate DATASET"):
-        Config.from_dict({"long_passages": "excerpt"})

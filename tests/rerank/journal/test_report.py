@@ -76,8 +76,8 @@ def test_a_judgement_that_is_changed_later_takes_no_alarm_back(store: JournalSto
 
 
 def test_answers_should_be_right_as_often_as_their_model_accepts(store: JournalStore) -> None:
-    """By default; the journal holds the threshold, but for entries of earlier versions."""
-    store.add([entry(1, "q1", 0.9, threshold=None), entry(2, "q2", 0.9, model="m2")])
+    """By default; the journal holds the threshold of each answer."""
+    store.add([entry(1, "q1", 0.9, threshold=0.7), entry(2, "q2", 0.9, model="m2")])
     assert report(store, model="m1").accuracy.target == 0.7
     store.add([entry(3, "q3", 0.9, threshold=0.85)])
     assert report(store, model="m1").accuracy.target == 0.85

@@ -42,8 +42,8 @@ def of_file(one: Question, pool: int, *continues: int) -> Question:
 def test_even_draws_stay_even() -> None:
     """10 of 100, then 20 of the 90 that are left, then the rest: each stands for as many."""
     first = [question(i, weight=10) for i in range(10)]
-    second = [question(i, draw=1, weight=90 / 20) for i in range(20)]
-    third = [question(i, draw=2) for i in range(70)]
+    second = [of_file(question(i, draw=1, weight=90 / 20), 90, 0) for i in range(20)]
+    third = [of_file(question(i, draw=2), 70, 0, 1) for i in range(70)]
     assert weights(first) == [10.0] * 10
     assert weights(first + second) == pytest.approx([100 / 30] * 30)
     assert weights(first + second + third) == pytest.approx([1.0] * 100)
@@ -130,7 +130,7 @@ def test_two_uneven_draws_estimate_a_sum_without_bias() -> None:
         rest = [i for i in range(12) if i not in rows]
         more = rng.choice(rest, 3, replace=False)
         first = [question(i, weight=3.0) for i in rows]
-        second = [question(i, draw=1, weight=8 / 3) for i in more]
+        second = [of_file(question(i, draw=1, weight=8 / 3), 8, 0) for i in more]
         sums.append(np.dot(weights(first + second), values[[*rows, *more]]))
     error = np.std(sums) / np.sqrt(len(sums))
     assert abs(np.mean(sums) - values.sum()) < 4 * error
@@ -171,14 +171,11 @@ def test_confidences_below_the_target_certify_nothing() -> None:
     assert "better scores are needed" in said[1]
 
 
-@pytest.mark.parametrize(("drawn_by", "ours"), [("new", True), ("", True), ("old", False)])
+@pytest.mark.parametrize(("drawn_by", "ours"), [("new", True), ("old", False)])
 def test_the_confidence_of_another_model_is_not_told_as_this_one_s(
     drawn_by: str, ours: bool
 ) -> None:
-    """Such as that of the model of `init`, before the calibration; one of its questions is enough.
-
-    If nobody wrote by which model a question was drawn, it counts as this one's.
-    """
+    """Such as that of the model of `init`; one of its questions is enough."""
     asked = [replace(question(i, right=i < 99), drawn_by="new") for i in range(100)]
     asked[3].drawn_by = drawn_by
     said = progress_sentences(
@@ -229,7 +226,8 @@ def test_the_words_of_a_question_change_no_more_once_somebody_has_judged_it() ->
     Otherwise the grades for one question would stand beside another one.
     """
     drawn = {"do": "draw", "query_id": "q", "text": "proposed", "metadata": {}, "draw": 0}
-    drawn |= {"weight": 1.0, "confidence": 0.5, "top": "a", "proposed": True}
+    drawn |= {"weight": 1.0, "confidence": 0.5, "top": "a", "proposed": True, "pool": 1}
+    drawn |= {"continues": [], "drawn_by": "m"}
 
     def event(by: str, do: str, **more: object) -> dict[str, Any]:
         return {"do": do, "by": by, "query_id": "q", **more}
@@ -256,7 +254,8 @@ def test_the_words_of_a_question_change_no_more_once_somebody_has_judged_it() ->
 def test_an_answer_that_is_gone_opens_its_question_again() -> None:
     """For whoever called it right or partly right; who called it wrong has done so still."""
     draw = {"do": "draw", "query_id": "a", "text": "a?", "metadata": {}, "draw": 0, "weight": 1.0}
-    draw |= {"confidence": 0.5, "top": "d1", "proposed": False}
+    draw |= {"confidence": 0.5, "top": "d1", "proposed": False, "pool": 1, "continues": []}
+    draw |= {"drawn_by": "m"}
     judge = {"do": "judge", "query_id": "a", "doc_ids": ["d1"], "done": True}
     events = [
         draw,
