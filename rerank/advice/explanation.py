@@ -129,11 +129,10 @@ def _signals(maps: FittedMaps, assessment: Assessment) -> tuple[Signal, ...]:
     for feature, contribution in zip(maps.features.ranking, of_features.tolist(), strict=True):
         added[signal_of(feature, group_of[feature])] += contribution
     before = log_odds(np.array([assessment.confidence]))
-    table = BANDS_OF_LISTS if maps.kind.stages else BANDS
     signals: list[Signal] = []
     expected: list[Signal] = []
     for name, measure in signals_for(maps).items():
-        bands = {start: words for (signal, start), words in table.items() if signal == name}
+        bands = {start: words for (signal, start), words in BANDS.items() if signal == name}
         value, contribution = measure(assessment), added[name]
         best, *_, worst = bands.values()
         words = next((words for start, words in bands.items() if value >= start), worst)
@@ -242,26 +241,18 @@ BANDS = {  # the words of a signal from each value on; of a signal they descend
     ("spread", 0.0): "the first passages are about equally relevant",
     ("consensus", 0.6): "several passages are as good as the best",
     ("consensus", 0.0): "no other passage is nearly as good as the best",
-    ("stage_agreement", 0.4): "word search and meaning search agree",
-    ("stage_agreement", 0.2): "word search and meaning search agree in part",
-    ("stage_agreement", 0.0): "word search and meaning search disagree",
-    ("reranker_impact", 0.5): "the cross-encoder kept the order of the first stage",
-    ("reranker_impact", -0.2): "the cross-encoder changed the order",
-    ("reranker_impact", -1.0): "the cross-encoder reversed the order",
+    ("stage_agreement", 0.4): "the search stages agree",
+    ("stage_agreement", 0.2): "the search stages agree in part",
+    ("stage_agreement", 0.0): "the search stages disagree",
+    ("reranker_impact", 0.5): "the reranker kept the order of the first stage",
+    ("reranker_impact", -0.2): "the reranker changed the order",
+    ("reranker_impact", -1.0): "the reranker reversed the order",
     ("document_diversity", 0.8): "the first passages come from many documents",
     ("document_diversity", 0.0): "the first passages come from few documents",
     ("graph_support", 0.01): "linked from other passages",
     ("graph_support", 0.0): "no links are known",
     ("query_coverage", 0.7): "the passages contain the words of the question",
     ("query_coverage", 0.0): "important words of the question are missing",
-}
-BANDS_OF_LISTS = BANDS | {
-    ("stage_agreement", 0.4): "the stages agree",
-    ("stage_agreement", 0.2): "the stages agree in part",
-    ("stage_agreement", 0.0): "the stages disagree",
-    ("reranker_impact", 0.5): "the last stage kept the order of the first one",
-    ("reranker_impact", -0.2): "the last stage changed the order",
-    ("reranker_impact", -1.0): "the last stage reversed the order",
 }
 
 
