@@ -176,7 +176,7 @@ class Config:
         128, "tokens of a query, or of a window of a passage, that the bi-encoder reads", ge=16
     )
     encoder_windows: int = option(
-        1, "windows of a longer passage that the bi-encoder reads; the nearest one counts", ge=1
+        1, "most windows of a long passage that the bi-encoder reads; the nearest one counts", ge=1
     )
     encoder_precision: Graphs = option(
         "fp32",
@@ -193,16 +193,17 @@ class Config:
         192, "tokens of query and passage together that the cross-encoder reads", ge=16
     )
     reranker_windows: int = option(
-        1, "windows of a longer passage that the cross-encoder scores; the best counts", ge=1
+        1, "most windows of a long passage that the cross-encoder scores; the best one counts", ge=1
     )
     instruction: str = option(
-        "", "sentence on what counts as an answer, for a reranker that reads one (Qwen3-Reranker)"
+        "",
+        "what counts as an answer, in a sentence, for a reranker that takes one (Qwen3-Reranker)",
     )
     precision: Precision = option(
         "int8",
         "precision of the cross-encoder; int8 is fastest on a CPU, fp32 is exact, bf16 is for GPUs "
-        "and newer CPUs; each has scores, and a calibration, of its own; auto: what five seconds "
-        "of scoring on this machine choose",
+        "and newer CPUs; each needs its own calibration; auto: the fastest in a five-second test "
+        "on this machine",
         choices=("fp32", "bf16", "int8", "auto"),
     )
     dense: str = option(
@@ -216,17 +217,17 @@ class Config:
         "passages, which chooses the encoder too, unless you name one",
     )
     pool: int = option(  # the features ask who is among a stage's first ten
-        100, "passages that each first stage brings back", ge=10
+        100, "passages that each first stage returns", ge=10
     )
-    candidates: int = option(50, "fused passages that are ordered by relevance", ge=1)
+    candidates: int = option(50, "fused passages to order by relevance", ge=1)
     rerank_depth: int = option(
-        10, "candidates that the cross-encoder scores at most, the likeliest", ge=1
+        10, "most candidates that the cross-encoder scores, the likeliest first", ge=1
     )
     rrf_k: int = option(60, "constant of reciprocal rank fusion", ge=0)
     rank_by: str = option(
         "relevance",
-        "order of the passages; logit: the cross-encoder's own order; dense: that by cosine; auto: "
-        "`calibrate` takes the simplest that is as good, within one standard error",
+        "order of the passages; logit: by the cross-encoder; dense: by cosine; auto: the simplest "
+        "order that is as good, within one standard error",
         choices=("relevance", "logit", "fused", "dense", "auto"),
     )
     calibrator: str = option(
@@ -237,27 +238,27 @@ class Config:
     )
     promise: str = option(
         "both",
-        "what a certificate is about: new questions like the labelled ones, if these are a random "
+        "what a certificate covers: new questions like the labelled ones, if these are a random "
         "sample; questions about new documents, each of which counts once; or both, each at 95%",
         choices=("questions", "documents", "both"),
     )
     segment_by: str = option(
         "",
-        "metadata of a query, such as its language: each value of it gets a correction; "
+        "metadata key of a query, such as its language: each value gets its own correction; "
         "instruction: the reranker reads it, too",
     )
     metadata_features: str = option(
         "",
-        "metadata of a passage, such as its age or source, with commas between: each becomes a "
-        "feature of its relevance, with a fitted weight; query_entities, names in the metadata of "
-        "a query: the share of them that a passage holds",
+        "comma-separated metadata keys of a passage, such as its age or source: each becomes a "
+        "feature of its relevance, with a fitted weight; query_entities (names in the metadata of "
+        "a query): the share of them that a passage holds",
     )
     sufficiency_k: int = option(
-        5, "the verdict is of P(one of the first k passages is right)", ge=2, le=10
+        5, "the verdict is about P(one of the first k passages is right)", ge=2, le=10
     )
     expected_unanswerable: float = option(
         0.0,
-        "share of questions without an answer that you expect; if fewer than 20 labelled queries "
+        "expected share of questions without an answer; if fewer than 20 labelled queries "
         "have none, unanswerable copies of others (answers removed) are added; 0: no copies",
         ge=0,
         le=0.9,
@@ -309,14 +310,14 @@ class PromotionGate:
     """What a model must show to become the champion."""
 
     most_smece: float = share(  # at 200 queries chance alone is 0.1
-        0.15, "the upper end of the 95% interval of smECE may be this at most"
+        0.15, "largest allowed upper end of the 95% interval of smECE"
     )
     least_certified: float = share(
-        0.05, "share of the queries that the certified threshold must accept"
+        0.05, "smallest allowed share of queries that the certified threshold accepts"
     )
-    margin: float = share(0.05, "largest allowed drop in accuracy, beside the best champion so far")
+    margin: float = share(0.05, "largest allowed drop in accuracy from the best champion so far")
     brier_margin: float = share(
-        0.02, "largest allowed rise of the Brier score, beside the best champion so far"
+        0.02, "largest allowed rise of the Brier score from the best champion so far"
     )
 
     def __post_init__(self) -> None:

@@ -20,19 +20,19 @@ BUNDLED = Path(__file__).with_name("strategies.toml")
 class Strategy:
     """How many passages to return."""
 
-    min_k: int = option(1, "passages that are handed on at least", ge=1, le=DEEPEST)
-    max_k: int = option(8, "passages that are handed on at most", ge=1, le=DEEPEST)
+    min_k: int = option(1, "fewest passages to return", ge=1, le=DEEPEST)
+    max_k: int = option(8, "most passages to return", ge=1, le=DEEPEST)
     sufficiency_threshold: float = share(
-        0.0, "no passage is added once the sufficiency reaches this; 0: the model's own threshold"
+        0.0, "stop adding passages at this sufficiency; 0: the model's own threshold"
     )
     similarity_floor: float = option(
         0.2,
-        "if no passage has a cosine of at least this, none is handed on; -1: no floor",
+        "return no passage if none has a cosine of at least this; -1: no floor",
         ge=-1,
         le=1,
     )
     least_gain: float = share(
-        0.02, "where the threshold is not reached, the last passages that add less are left out"
+        0.02, "if the threshold is not reached, leave out the last passages that add less than this"
     )
 
     def __post_init__(self) -> None:
@@ -86,13 +86,13 @@ class LanguageModelConfig:
     llm: str = option("", "base URL of an OpenAI-compatible endpoint, such as http://host:8000/v1")
     llm_model: str = option("", "name of the model there")
     llm_timeout: float = option(60.0, "seconds for a whole answer", gt=0, le=3600)
-    llm_retries: int = option(2, "times a request that failed is sent again", ge=0, le=10)
-    llm_stream: bool = option(False, "take the answer as it is written")
-    llm_max_tokens: int = option(512, "tokens of an answer at most", ge=1)
+    llm_retries: int = option(2, "retries of a failed request", ge=0, le=10)
+    llm_stream: bool = option(False, "stream the answer")
+    llm_max_tokens: int = option(512, "most tokens of an answer", ge=1)
     llm_prompt: str = option(
         "", "file with your own instructions, and {context} where the sources go"
     )
-    no_answer: str = option(NO_ANSWER, "sentence with which an answer is refused")
+    no_answer: str = option(NO_ANSWER, "sentence returned when there is no answer")
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -125,15 +125,17 @@ class LanguageModelConfig:
 class AnswerConfig:
     """When to answer, from how many sources, and with how much attribution."""
 
-    min_score: float = share(FLOOR, "relevance from which a passage is a source")
+    min_score: float = share(FLOOR, "smallest relevance of a source")
     min_chunks: int = option(
         1,
         "fewest different passages that must reach the similarity floor for an answer",
         ge=1,
         le=DEEPEST,
     )
-    coverage: float = share(0.9, "share of supported sentences below which it is asked again")
-    support: float = share(0.5, "P(a source supports a sentence) from which it does")
+    coverage: float = share(
+        0.9, "ask the language model again if a smaller share of its sentences is supported"
+    )
+    support: float = share(0.5, "probability from which a source counts as supporting a sentence")
     strategy: Strategy = field(default_factory=Strategy)
     language_model: LanguageModelConfig = field(default_factory=LanguageModelConfig)
 

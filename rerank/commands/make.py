@@ -46,8 +46,8 @@ def calibrate(
     Args:
         dataset: BEIR folder, or a JSONL file of labelled lists with the scores of any other system
         index: folder that `rerank data index` wrote of this corpus (default: one is made in --work)
-        retriever: another search system that finds the candidates instead: see docs/your-models.md
-        max_queries: use at most so many queries to fit, and as many to report
+        retriever: another search system that finds the candidates: see docs/your-models.md
+        max_queries: most queries to fit on, and most to report on
         self_contained: include the exported networks, to be deployed without torch and weights
     """
     from rerank.assessment.model_folder import MEASURED, REPORT, open_folder
@@ -165,20 +165,19 @@ def evaluate(
     Args:
         dataset: BEIR folder, or labelled lists
         split: split to measure on
-        labels: measure before and after a calibration on so many labels of the other splits, drawn
-            at random, such as 0 50 100 300 all; given as the model, `default` is the bundled
-            networks, or the scores of lists
+        labels: measure before and after a calibration on N random labels of the other splits, such
+            as 0 50 100 300 all; the model `default` is the bundled networks, or the scores of lists
         draws: with --labels: draws of each number
         beside: with --labels: files of predictions for the same questions
-        reranker: with --labels, of `default`: another one, named as for `calibrate`
-        then: a model with a dearer reranker, calibrated on the same set: measure whether it is
-            worth asking where the first one is unsure
-        then_share: share of the queries that --then may be asked for
+        reranker: with --labels and `default`: another reranker, named as for `calibrate`
+        then: a model with a more expensive reranker, calibrated on the same set: measure whether
+            to ask it where the first one is unsure
+        then_share: largest share of the queries that may go to --then
         price_per_1000: what 1,000 queries to --then cost, in any currency
         out: folder to write: with --then both models, searched and served as one; with --labels
             benchmark.json and benchmark.html
-        examples: also answer three of the queries: one accepted and right, one rightly doubted, one
-            that nothing answers; of each the first by its id
+        examples: also show three of the queries: one accepted and right, one rightly not accepted,
+            one without an answer (of each kind the first by id)
     """
     from rerank.jobs.evaluate import measure_predictions
     from rerank.report.calibration import cascade_section, measured_sections, predictions_sections
@@ -330,7 +329,7 @@ def recalibrate(
         answers: with --journal: fit the confidence of generated answers only, on what people said
             of them, refusals aside
         split: split of a BEIR folder
-        max_labels: use at most so many labels, drawn at random; of a journal the newest
+        max_labels: most labels to use, drawn at random; of a journal the newest
     """
     from rerank.jobs.recalibrate import recalibrate
 

@@ -30,9 +30,7 @@ WORK = Path("work")
 Out = Annotated[Path, Option("folder to write")]
 OutFile = Annotated[Path, Option("JSONL file to write")]
 Overwrite = Annotated[bool, Option("replace what is in --out")]
-Restart = Annotated[
-    bool, Option("discard what an interrupted run of another model, input or options left")
-]
+Restart = Annotated[bool, Option("discard an interrupted run of another model, input or options")]
 Name = Annotated[
     str,
     Option(
@@ -54,7 +52,7 @@ Segment = Annotated[
 Entities = Annotated[
     str,
     Option(
-        "names in the query, with commas between, if the model was calibrated with "
+        "comma-separated names in the query, if the model was calibrated with "
         "--metadata-features query_entities; a lone comma: none",
         metavar="NAMES",
     ),
@@ -62,16 +60,16 @@ Entities = Annotated[
 OnBadLines = Annotated[
     str,
     Option(
-        "lines that cannot be used, such as a passage without words or a judgement of a passage "
-        "that is not there: an error that lists them, or left out, counted and listed",
+        "what to do with unusable lines, such as a passage without words or a judgement of a "
+        "missing passage: refuse (all are listed), or skip (they are counted and listed)",
         choices=ON_BAD_LINES,
     ),
 ]
 Unjudged = Annotated[
     str,
     Option(
-        "queries that no qrels name, in a set without splits/: an error, left out, or counted as "
-        "questions that nothing answers",
+        "what to do with queries without qrels, in a set without splits/: refuse, leave them out, "
+        "or count them as questions without an answer",
         choices=UNJUDGED,
     ),
 ]
@@ -79,8 +77,8 @@ Unjudged = Annotated[
 OnRerankerError = Annotated[
     str,
     Option(
-        "if a reranker behind an address fails: an error (over HTTP 503), or the answer of the "
-        "first stage, not calibrated",
+        "if a remote reranker fails: an error (over HTTP 503), or the answer of the first stage, "
+        "not calibrated",
         choices=ON_RERANKER_ERROR,
     ),
 ]

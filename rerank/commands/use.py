@@ -68,11 +68,11 @@ def search(
         queries: questions in plain words
         explain: explain the confidence: each signal, what it changed, and what to do
         passages: return as many passages as each query needs, with their texts
-        strategy: with --passages: kind of task, such as debugging, whose numbers are read from a
+        strategy: with --passages: kind of task, such as debugging, whose settings are read from a
             file of strategies
         strategies: TOML file of strategies (default: the bundled one)
-        guaranteed: with --passages: as few as possible; at most one question in twenty loses an
-            answer that the first ten passages hold, with 95% confidence
+        guaranteed: with --passages: as few as possible, so that at most one question in twenty
+            loses an answer among the first ten passages, with 95% confidence
         second_tries: with --passages: if the answer is not accepted, also search with words from
             its best passages
     """
@@ -196,12 +196,12 @@ def rescore(
     """Assess a file of queries; exit code 3: some rows were rejected.
 
     Args:
-        queries: JSONL, CSV or Parquet (also .gz, .zst, a folder of parts) of _id and query, and of
-            passages where a query brings its own
+        queries: JSONL, CSV or Parquet (also .gz, .zst, a folder of parts) with _id, query and,
+            optionally, the passages to rank
         out: JSONL or Parquet to write; rejected rows go to OUT.rejected.jsonl beside it
         strict: check all rows first: if one is bad, score none
         engine: this process, or Ray: the cluster of RAY_ADDRESS, else here
-        actors: how many actors of Ray, each with the model (default: one per 4 cores)
+        actors: number of Ray actors, each with the model (default: one per 4 cores)
     """
     from rerank.batch.job import rescore
 

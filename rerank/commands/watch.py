@@ -31,8 +31,8 @@ def drift(
     work: Work = WORK,
     json: Json = False,
 ) -> bool:
-    """Tell without labels whether new queries differ from those that a model was fitted on; exit
-    code 1: they differ.
+    """Compare new queries with those that a model was fitted on, without labels; exit code 1: they
+    differ.
 
     Args:
         queries: the new queries: a JSONL file, or the BEIR folder of another corpus, which needs no
@@ -40,7 +40,7 @@ def drift(
         journal: instead of QUERIES: take the new queries from the journal of a server
         newest: with --journal: compare only the newest searches
         split: split of a BEIR folder (default: test, with the queries that are of no split)
-        level: chance of an alarm if nothing has changed
+        level: chance of a false alarm
     """
     from rerank.assessment.ranking_features import meaning
     from rerank.data.beir import UNLABELLED, read_queries
@@ -82,8 +82,8 @@ def drift(
 
 @command("work/model")
 def probe(chosen: ModelChoice, *, work: Work = WORK, json: Json = False) -> bool:
-    """Tell whether the models behind addresses are those that a model was calibrated with; exit
-    code 1: one is another, so no answer is calibrated.
+    """Check that the remote models of a model still answer as at its calibration; exit code 1: one
+    does not, so no answer is calibrated.
 
     A few requests score fixed texts. Where the numbers differ, a scale and an offset that explain
     them mean that the order of passages is the same, and that few labels are enough to calibrate
@@ -132,7 +132,7 @@ def prior(
     Args:
         datasets: BEIR folders, or folders with pairs.jsonl
         out: JSON file to write; read as FOLDER.pooled.json beside the FOLDER of a cross-encoder
-        max_queries: use at most so many queries of a set
+        max_queries: most queries of a set
     """
     from rerank.jobs.pool import pool_sets
 

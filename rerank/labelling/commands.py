@@ -81,12 +81,12 @@ def label(
         journal: instead of a file: the questions of the searches in the journal of a server
         newest: with --journal: only the newest searches
         annotator: who is judging
-        page: judge on a page in a browser instead, also several people at once
-        judge: model that is asked first whether the top passages answer: a reranker's name or
-            address, or the folder of a calibrated model; or a language model with --llm. Its
-            verdicts are kept in `judged/` beside --out, and make people's labels tell more
-        next: judge nothing here: choose the queries whose labels tell most, with weights that keep
-            estimates unbiased, and write them to a file
+        page: judge on a page in a browser, also several people at once
+        judge: model that first judges whether the top passages answer: a reranker's name or
+            address, or the folder of a calibrated model (a language model: --llm). Its verdicts are
+            kept in `judged/` beside --out, and make people's labels more informative
+        next: do not judge: choose the queries whose labels are most informative, with weights that
+            keep estimates unbiased, and write them to a file
     """
     from rerank.data.labels import JUDGED
     from rerank.labelling.session import Session

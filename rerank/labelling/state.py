@@ -26,18 +26,18 @@ from rerank.storage.files import appending, whole_lines
 class LabelConfig:
     """Which questions people are asked to label, and how many passages of each they see."""
 
-    count: int = option(50, "questions to label; more may be asked for later", ge=1)
+    count: int = option(50, "questions to label; you can ask for more later", ge=1)
     draw: str = option(
         "auto",
-        "which questions: evenly, as `calibrate` needs them, or those that tell most of a model's "
-        "accuracy or of its map, with weights; accepted: evenly, of those that it accepts, to "
-        "certify it with few labels; auto: even before the first calibration and as long as all "
-        "earlier draws of the set are even, else accuracy",
+        "which questions; even: at random, as `calibrate` needs them; accuracy, map: those most "
+        "informative about a model's accuracy or its map, with weights; accepted: at random among "
+        "those that it accepts, to certify it with few labels; auto: even before the first "
+        "calibration and while all earlier draws of the set are even, else accuracy",
         choices=("auto", "even", "accuracy", "map", "accepted"),
     )
-    depth: int = option(5, "best passages of each stage that are shown, merged", ge=1, le=100)
+    depth: int = option(5, "top passages of each stage to show, merged", ge=1, le=100)
     shared: int = option(
-        5, "every Nth question is for all annotators, the others for one; 1: all", ge=1
+        5, "every Nth question goes to all annotators, the others to one; 1: all", ge=1
     )
     partly_right: bool = option(False, "count passages that answer partly as right, with grade 1")
     show_verdicts: bool = option(

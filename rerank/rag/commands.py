@@ -38,8 +38,8 @@ def answer(
 
     Args:
         query: question in plain words
-        queries: JSONL of _id and query, and of passages where a query brings its own, instead of
-            QUERY
+        queries: JSONL file of questions, instead of QUERY: _id, query and, optionally, the passages
+            to answer from
         out: JSONL to write, with --queries: one answer per line
     """
     from rerank.rag.answer.answering import answer as answers

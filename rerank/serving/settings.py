@@ -17,34 +17,32 @@ class Settings:
     """Where to listen, and the bounds of every request."""
 
     host: str = option(
-        "127.0.0.1", "address to listen on; others than 127.0.0.1 need keys in RERANK_API_KEYS"
+        "127.0.0.1", "address to listen on; any but 127.0.0.1 needs keys in RERANK_API_KEYS"
     )
     port: int = option(8000, "port to listen on; 0 takes a free one", ge=0, le=65535)
-    queue: int = option(128, "requests in progress at once; the next one is answered 429", ge=1)
-    batch: int = option(16, "requests that are worked on in one round", ge=1)
-    timeout: float = option(30.0, "seconds in which a whole request must be answered", gt=0, le=DAY)
-    read_timeout: float = option(
-        10.0, "seconds in which a client must have sent its request", gt=0, le=DAY
-    )
-    max_body: int = option(LONGEST_RECORD, "bytes of a request", ge=1024)
-    max_documents: int = option(MAX_PASSAGES, "documents of a request", ge=1)
-    max_document: int = option(LONGEST_PASSAGE, "characters of a document", ge=1)
-    max_query: int = option(LONGEST_QUERY, "characters of a query", ge=1)
-    max_depth: int = option(16, "nesting of a request's JSON", ge=3)
-    max_values: int = option(50_000, "values in a request's JSON", ge=10)
+    queue: int = option(128, "most requests in progress; a further one gets status 429", ge=1)
+    batch: int = option(16, "most requests processed in one round", ge=1)
+    timeout: float = option(30.0, "seconds to answer a request", gt=0, le=DAY)
+    read_timeout: float = option(10.0, "seconds for a client to send its request", gt=0, le=DAY)
+    max_body: int = option(LONGEST_RECORD, "most bytes of a request", ge=1024)
+    max_documents: int = option(MAX_PASSAGES, "most documents of a request", ge=1)
+    max_document: int = option(LONGEST_PASSAGE, "most characters of a document", ge=1)
+    max_query: int = option(LONGEST_QUERY, "most characters of a query", ge=1)
+    max_depth: int = option(16, "deepest nesting of a request's JSON", ge=3)
+    max_values: int = option(50_000, "most values in a request's JSON", ge=10)
     poll: float = option(
-        5.0, "seconds between two looks whether MODEL has changed; 0: only at SIGHUP", ge=0, le=DAY
+        5.0, "seconds between checks for a new MODEL; 0: only at SIGHUP", ge=0, le=DAY
     )
     probe: float = option(
         10.0,
-        "minutes between two looks whether models behind addresses are those of the fit; 0: only "
+        "minutes between checks that remote models are still those of the calibration; 0: only "
         "when a model is loaded",
         ge=0,
         le=1440,
     )
-    drift_window: int = option(200, "searches that the drift alarm compares at a time", ge=10)
+    drift_window: int = option(200, "searches in each window of the drift alarm", ge=10)
     drift_level: float = option(0.001, "chance of a false alarm per window", gt=0, lt=1)
-    log_text: bool = option(False, "let the logs hold the queries")
+    log_text: bool = option(False, "write queries to the logs")
     cache_seconds: float = option(
         0.0,
         "how long the answer to a search is kept, times its confidence; 0: not at all",
@@ -53,8 +51,7 @@ class Settings:
     )
     allow_origin: str = option(
         "",
-        "origins whose web pages may ask, with commas between, such as https://app.example.org; "
-        "none by default",
+        "comma-separated origins whose web pages may call the API, such as https://app.example.org",
     )
     otlp: str = option(
         "", "address of an OpenTelemetry collector for traces and metrics: http://HOST:4318"
@@ -65,7 +62,7 @@ class Settings:
         "postgresql://USER@HOST/DATABASE",
     )
     journal_without_text: bool = option(
-        False, "let the journal hold hashes of questions and answers, and no text"
+        False, "write hashes of questions and answers to the journal, and no text"
     )
     journal_days: float = option(90.0, "days that the journal keeps; 0: no limit", ge=0)
     journal_rows: int = option(1_000_000, "questions that the journal keeps; 0: no limit", ge=0)

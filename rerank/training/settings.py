@@ -14,11 +14,11 @@ class TrainingConfig:
     """What both trainings depend on, besides their data."""
 
     steps: int = option(600, "training steps", ge=1)
-    warmup: float = option(0.05, "share of the steps in which the rate rises", ge=0, lt=1)
+    warmup: float = option(0.05, "share of the steps in which the learning rate rises", ge=0, lt=1)
     frozen_layers: int = option(
         0, "lowest layers that are not trained; word embeddings never are", ge=0
     )
-    check_every: int = option(100, "steps between two checkpoints, each validated if any is", ge=1)
+    check_every: int = option(100, "steps between checkpoints, at which validation runs", ge=1)
     average: int = option(
         1, "average the last N checkpoints; above 1 only without validation", ge=1
     )
@@ -41,7 +41,7 @@ class FinetuneConfig(TrainingConfig):
     base: str = option("minilm", "body to start from, or a cross-encoder to train further")
     encoder: str = option("minilm", "bi-encoder that mines hard negatives")
     hard: int = option(2, "wrong passages per query, from the top of the first stage", ge=0)
-    depth: int = option(10, "how many passages of the first stage they are drawn from", ge=1)
+    depth: int = option(10, "passages of the first stage that they are drawn from", ge=1)
     easy: int = option(1, "wrong passages per query, from anywhere in the corpus", ge=0)
     withheld: float = option(
         0.0, "share of answerable queries shown without their right passage", ge=0, lt=1
@@ -55,10 +55,8 @@ class FinetuneConfig(TrainingConfig):
         "n ** (1 / this)",
         ge=0,
     )
-    teacher: str = option(
-        "", "cross-encoder whose scores are learned from as well: a name, a folder, a hub id"
-    )
-    distil: float = share(0.5, "weight of the teacher beside the labels, where there is one")
+    teacher: str = option("", "cross-encoder to distil as well: a name, a folder, a hub id")
+    distil: float = share(0.5, "weight of the teacher's scores against the labels")
     max_length: int = option(160, "tokens of query and passage together, while training", ge=16)
     batch: int = option(8, "queries per step", ge=1)
     learning_rate: float = option(1e-4, "peak learning rate", gt=0, lt=1)
@@ -94,7 +92,7 @@ class EncoderConfig(TrainingConfig):
     """Everything that a training run of the bi-encoder depends on, besides its data."""
 
     base: str = option("minilm", "bi-encoder to start from")
-    depth: int = option(30, "how many passages of the first stage a wrong one is drawn from", ge=1)
+    depth: int = option(30, "passages of the first stage that a wrong one is drawn from", ge=1)
     max_length: int = option(128, "tokens of a query or a passage, while training", ge=16)
     batch: int = option(64, "queries per step; each is compared with the passages of all", ge=2)
     learning_rate: float = option(5e-5, "peak learning rate", gt=0, lt=1)

@@ -61,20 +61,20 @@ class Budget:
 
     most_requests: int = option(
         0,
-        "requests to models behind addresses at most, each try counted; what they brought is kept, "
-        "and the same command with more goes on; 0: no limit",
+        "most requests to remote models, retries included; results are kept, so the same command "
+        "with a higher limit continues; 0: no limit",
         ge=0,
     )
     most_cost: float = option(
-        0.0, "what they may cost at most, by the price that you give; 0: no limit", ge=0
+        0.0, "most that these requests may cost, at your prices; 0: no limit", ge=0
     )
     price_per_1000_requests: float = option(
         0.0, "price of 1,000 of these requests, in any currency", ge=0
     )
     price_per_million_tokens: float = option(
         0.0,
-        "price of a million tokens, as the servers count them; up to eight requests on their way "
-        "may exceed --most-cost",
+        "price of a million tokens, as the servers count them; up to eight running requests may "
+        "exceed --most-cost",
         ge=0,
     )
 
