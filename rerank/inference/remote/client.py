@@ -223,7 +223,8 @@ class Client:
         try:
             with in_time(2 * timeout, self._close):  # a stall ends earlier
                 response = self._http.post(self.address.url, json=body, timeout=timeout)
-        except (httpx.TransportError, LargeAnswerError, TimeoutError) as error:
+        except (httpx.TransportError, LargeAnswerError, TimeoutError, RuntimeError) as error:
+            # a RuntimeError: another thread has closed the client, as its answer came too slowly
             return None, f"no answer: {one_line(error)}", None
         status = response.status_code
         if status in OVERLOADED:
