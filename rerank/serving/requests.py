@@ -83,7 +83,7 @@ _IGNORED = {
     " truncation_direction truncation_side",
     "an answer has probabilities, and neither raw scores nor embeddings": "raw_scores activation"
     " use_activation softmax normalize normalized return_embeddings encoding_format embedding_type",
-    "the model was calibrated without it": "chat_template chat_template_kwargs"
+    "the model was calibrated without it": "chat_template chat_template_kwargs kwargs"
     " additional_data mm_processor_kwargs",
     "`usage` is always in the answer, and `return_documents` asks for the texts": "return_len"
     " return_input return_usage",
