@@ -22,6 +22,8 @@ TWO_WAYS = re.compile(rb"(?<!\r)\n|\n[ \t]")  # a line end of LF alone, or a hea
 BODY = re.compile(rb"\n(content-length|transfer-encoding):([^\r]*)", re.IGNORECASE)
 HOST = re.compile(rb"\nhost:[ \t]*([^\r]*?)[ \t]*(?:\r|\Z)", re.IGNORECASE)
 NAME = re.compile(rb"(?:[\w.-]*|\[[0-9a-f.]*:[0-9a-f.:]*\])(?::\d{0,5})?", re.IGNORECASE)
+ODD_CHUNK = re.compile(rb"(?:\r\n)?[^\n]*(?:\0|\r[^\n])")  # a line that others end elsewhere
+VERSIONS = (b" HTTP/1.1", b" HTTP/1.0")
 LAST_CHUNK = re.compile(rb"(?:\r\n)?0+(?:;[^\n]*|[ \t]*)\r\n")
 NO_HTTP = (
     "this is not an HTTP/1.1 request: expected lines that end with CR LF, one header a line, one "
@@ -56,6 +58,8 @@ class StrictRequests(h11.Connection):
         """The next event; an h11.RemoteProtocolError if there is none, and `refusal` says why."""
         if self.their_state is h11.IDLE:
             self._check_head(self.trailing_data[0])
+        elif self._at_chunk and ODD_CHUNK.match(self.trailing_data[0]):
+            raise h11.RemoteProtocolError("a sign in the line of a chunk")
         elif self._at_chunk and (last := LAST_CHUNK.match(rest := self.trailing_data[0])):
             end = rest[last.end() : last.end() + 2]
             if end != b"\r\n"[: len(end)]:
@@ -76,12 +80,13 @@ class StrictRequests(h11.Connection):
             raise h11.RemoteProtocolError("too many headers")
         if TWO_WAYS.search(head):
             raise h11.RemoteProtocolError("line ends")
-        body, host = BODY.findall(head), HOST.search(head)
+        line, body, host = head.partition(b"\r")[0], BODY.findall(head), HOST.search(head)
         chunked = any(name.lower() != b"content-length" for name, _ in body)
         if complete and (
-            len(body) > 1
+            not line.endswith(VERSIONS)
+            or len(body) > 1
             or any(b"," in value for _, value in body)
-            or (chunked and not head.partition(b"\r")[0].endswith(b" HTTP/1.1"))
+            or (chunked and not line.endswith(VERSIONS[0]))
             or (host and not NAME.fullmatch(host[1]))
         ):
             raise h11.RemoteProtocolError("length or host")

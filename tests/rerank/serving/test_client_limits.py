@@ -67,6 +67,22 @@ TWO_WAYS = {
     "a signed length": POST + LENGTH.replace(b": ", b": +") + b"\r\n" + CONTENT,
     "chunks twice": POST + CHUNKED * 2 + b"\r\n" + CHUNKS + b"\r\n",
     "chunks in HTTP/1.0": POST.replace(b"/1.1", b"/1.0") + CHUNKED + b"\r\n" + CHUNKS + b"\r\n",
+    "a CR in the line of a chunk": POST
+    + CHUNKED
+    + b"\r\n"
+    + CHUNKS.replace(b"\r", b";a\rb\r", 1)
+    + b"\r\n",
+    "a NUL in the line of a chunk": POST
+    + CHUNKED
+    + b"\r\n"
+    + CHUNKS.replace(b"\r", b";\0\r", 1)
+    + b"\r\n",
+    "a CR in the last chunk": POST
+    + CHUNKED
+    + b"\r\n"
+    + CHUNKS.replace(b"\n0", b"\n0;\r0")
+    + b"\r\n",
+    "another version": POST.replace(b"/1.1", b"/2.0") + LENGTH + b"\r\n" + CONTENT,
     "a trailer": POST + CHUNKED + b"\r\n" + CHUNKS + b"Content-Length: 1\r\n\r\n",
     "LF alone": (POST + LENGTH + b"\r\n").replace(b"\r\n", b"\n") + CONTENT,
     "one LF alone": GET + b"Host: localhost\nX: 1\r\n\r\n",
