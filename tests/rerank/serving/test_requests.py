@@ -72,7 +72,11 @@ def test_fields_of_hosted_apis_change_nothing() -> None:
 
 
 CLIENTS: dict[str, dict[str, Any]] = {
-    "Xinference, by its own client": {"max_chunks_per_doc": None, "return_len": None, "kwargs": "{}"},
+    "Xinference, by its own client": {
+        "max_chunks_per_doc": None,
+        "return_len": None,
+        "kwargs": "{}",
+    },
     "Xinference, by RAGFlow": {"return_documents": "true", "return_len": "true"},
     "SiliconFlow, by RAGFlow": {"return_documents": False, "overlap_tokens": 80},
     "Cohere": {"max_chunks_per_doc": 10, "rank_fields": ["text"], "priority": 0},
