@@ -82,10 +82,10 @@ class LabelledSet:
     `splits[name]` lists query ids in file order; every query is in at most one split.
     """
 
-    corpus: Mapping[str, Passage]
-    queries: Mapping[str, Query]
-    qrels: Mapping[str, Mapping[str, float]]
-    splits: Mapping[str, tuple[str, ...]]
+    corpus: Mapping[str, Passage] = field(repr=False)
+    queries: Mapping[str, Query] = field(repr=False)
+    qrels: Mapping[str, Mapping[str, float]] = field(repr=False)
+    splits: Mapping[str, tuple[str, ...]] = field(repr=False)
     name: str = "labelled set"
     grouping: Grouping | None = None  # larger than `question_group`; see `rerank.data.grouping`
     lists: ListKind | None = None  # if the queries come with scored passages

@@ -31,7 +31,7 @@ from rerank.protocols import Instructed, Request, Scorer, Scores, Traits
 from rerank.types import Bools, Floats, Ints
 
 if TYPE_CHECKING:
-    from rerank.inference.library import LibraryScorer
+    from rerank.inference.torch_models import LibraryScorer
 
     PairScorer: TypeAlias = "EngineScorer | LibraryScorer"
 
@@ -162,7 +162,7 @@ class CrossEncoder:
                 engine = open_engine(self.files, "cross_encoder", self.precision)
         except NoExportError as error:
             with optional():
-                from rerank.inference.library import LateInteraction, LibraryScorer
+                from rerank.inference.torch_models import LateInteraction, LibraryScorer
             for opened in self._opened_by.values():
                 if isinstance(opened, LibraryScorer):  # opened with an instruction, or without
                     return opened

@@ -2,7 +2,7 @@
 
 A model is exported once from its torch weights to ONNX, checked against torch, kept in the cache or
 in a model folder, and hashed at every read. Each sequence runs alone and unpadded, so that no score
-depends on its neighbours. What does not export with the same numbers is left to `library`.
+depends on its neighbours. What does not export with the same numbers is left to `torch_models`.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def exported_network(files: ModelFiles, kind: Kind, precision: Graphs = "fp32") 
 
 
 class NoExportError(Exception):
-    """A network that does not export, or not with the same numbers: `library` runs it."""
+    """A network that does not export, or not with the same numbers: `torch_models` runs it."""
 
 
 def check_reads_pairs(files: ModelFiles) -> None:
@@ -194,20 +194,20 @@ def _home(files: ModelFiles, kind: Kind, precision: Graphs) -> Path:
 def _export_once(files: ModelFiles, kind: Kind, folder: Path) -> None:
     with progress(2, f"exporting {files.name}, once", unit="step") as bar:
         with optional():
-            from rerank.inference import library
-        module = library.load(files, kind)
+            from rerank.inference import torch_models
+        module = torch_models.load(files, kind)
         bar.update()
         try:
             tokenizer = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)
             in_torch = Engine(module.run, workers=1)
-            check_gap(library.largest_gap(module.model, kind, in_torch, tokenizer, SAMPLES))
+            check_gap(torch_models.largest_gap(module.model, kind, in_torch, tokenizer, SAMPLES))
             _export(module, tokenizer(SAMPLES), folder / GRAPH)
         except (OSError, MemoryError, MissingExtraError):
             raise
         except Exception as error:  # exporters fail in many ways; torch is slower but right
             raise NoExportError(one_line(error)) from error
         bar.update()
-    if kind == "bi_encoder" and (prompts := library.prompts_of(module.model)):
+    if kind == "bi_encoder" and (prompts := torch_models.prompts_of(module.model)):
         write_json(folder / PROMPTS, prompts)
 
 
@@ -302,14 +302,14 @@ def _onnx_runner(graph: Path | bytes, data: bytes | None = None) -> Run:
 
 def _export(module: Any, samples: Sequence[Tokens], path: Path) -> None:
     """Write the module as ONNX under `path`, in the cheapest form that gives torch's numbers."""
-    from rerank.inference import library
+    from rerank.inference import torch_models
 
-    forms = library.forms(module)
+    forms = torch_models.forms(module)
     for form in forms:
         try:
             with TemporaryDirectory(prefix=".export-", dir=path.parent) as folder:
                 new = Path(folder, GRAPH)
-                library.to_onnx(form, samples[0], new, data=DATA, largest=LARGEST)
+                torch_models.to_onnx(form, samples[0], new, data=DATA, largest=LARGEST)
                 exported = _onnx_runner(new)
                 gap = max(float(np.abs(exported(t) - module.run(t)).max()) for t in samples)
                 if not gap <= TOLERANCE:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch.nn.functional import scaled_dot_product_attention
 
 from rerank.errors import RerankError, one_line
-from rerank.inference import library
+from rerank.inference import torch_models
 from rerank.inference.engine import SAMPLE_LENGTH, SAMPLES, NoExportError, check_gap
 from rerank.inference.model_files import ModelFiles
 from rerank.inference.tokenizer import Tokenizer, Tokens, first_position
@@ -172,13 +172,13 @@ def open_unpadded(files: ModelFiles, *, workers: int | None = None) -> UnpaddedE
     """
     try:
         family = json.loads((files.folder / "config.json").read_bytes())["model_type"]
-        if family not in library.FIRST_TOKEN_FAMILIES:
+        if family not in torch_models.FIRST_TOKEN_FAMILIES:
             raise ValueError(f"a {family} is not run without padding")
         place = device()
         on_cuda = place.startswith("cuda") and torch.cuda.get_device_capability(place) >= FLASH
         if place != "cpu" and not (on_cuda and importlib.util.find_spec(KERNEL)):
             raise ValueError(f"{place} has no attention for sequences without padding")
-        whole = library.open_model(files, "cross_encoder")
+        whole = torch_models.open_model(files, "cross_encoder")
         tokenizer = Tokenizer(files.folder, max_length=SAMPLE_LENGTH)
         model = Unpadded(whole.model).eval()
 
@@ -187,7 +187,7 @@ def open_unpadded(files: ModelFiles, *, workers: int | None = None) -> UnpaddedE
                 rows: NDArray[np.float32] = model(tokens, "cpu").numpy()
             return rows
 
-        check_gap(library.largest_gap(whole, "cross_encoder", in_fp32, tokenizer, SAMPLES))
+        check_gap(torch_models.largest_gap(whole, "cross_encoder", in_fp32, tokenizer, SAMPLES))
         engine = UnpaddedEngine(model, place, workers=workers)
         engine(tokenizer(SAMPLES))  # the kernel refuses some sizes of heads
     except (RerankError, OSError, MemoryError):

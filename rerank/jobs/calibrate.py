@@ -44,7 +44,7 @@ from rerank.process import one_blas_thread
 from rerank.progress import progress
 from rerank.protocols import EmbedderChoice, ScorerChoice
 from rerank.report.calibration import report_figures, report_pictures, report_sections
-from rerank.report.report import make_report
+from rerank.report.measured import make_report
 from rerank.report.sections import as_page, as_text
 from rerank.storage.folder import Workspace, is_made_from, output_folder, read_manifest
 from rerank.tracking.registry import name_of

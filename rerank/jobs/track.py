@@ -15,7 +15,7 @@ from rerank.assessment.model_folder import MEASURED, PAGE, ModelFolder, open_fol
 from rerank.config import Config
 from rerank.errors import command_line
 from rerank.evaluation.measure import SUFFICIENCY
-from rerank.report.report import flatten
+from rerank.report.measured import flatten
 from rerank.storage.folder import Workspace
 from rerank.tracking.registry import name_of
 from rerank.tracking.runs import DataUsed, Flavour, RunRecord, TrackedRun, if_installed, track

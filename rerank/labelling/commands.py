@@ -19,7 +19,7 @@ from rerank.commands.printing import counted, note, printable, tell
 from rerank.config import Option
 from rerank.errors import InputError, command_line
 from rerank.inference.remote.client import METER, Budget
-from rerank.labelling.state import LabelConfig, OnTask
+from rerank.labelling.judgements import LabelConfig, OnTask
 from rerank.rooms import offered
 from rerank.serving.settings import Settings
 

@@ -31,7 +31,7 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.data.labels import ACCEPTED_FROM, CHOSEN, DRAWN_BY, JUDGED, WEIGHT
 from rerank.data.records import JUDGED_WRONG, query_row
 from rerank.errors import FolderError, InputError
-from rerank.labelling.state import PROPOSED, Question, chosen_without_weights, differ, weights
+from rerank.labelling.judgements import PROPOSED, Question, chosen_without_weights, differ, weights
 from rerank.storage.files import write_file
 from rerank.types import Assessment, Floats, Passage, Query
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from rerank.labelling.state import LabelConfig, OnTask
+from rerank.labelling.judgements import LabelConfig, OnTask
 from rerank.retrieval.corpus import place_of
 from rerank.serving.parts import Host, Part
 from rerank.serving.refusals import Refusal

@@ -21,9 +21,22 @@ from rerank.data.labelled_set import corpus_digest
 from rerank.data.labels import JUDGED
 from rerank.data.records import LONGEST_QUERY, read_id
 from rerank.errors import InputError, command_line
-from rerank.labelling import labels, state
+from rerank.labelling import labels
+from rerank.labelling.judgements import (
+    PROPOSED,
+    Grade,
+    JudgementFile,
+    LabelConfig,
+    OnTask,
+    Question,
+    drawn_evenly,
+    gone,
+    next_question,
+    questions_of,
+    to_undo,
+    without_undone,
+)
 from rerank.labelling.labels import PREFIX, SPLIT, How, Verdicts
-from rerank.labelling.state import Grade, JudgementFile, LabelConfig, OnTask, Question
 from rerank.retrieval.corpus import Corpus
 from rerank.storage.files import file_state
 from rerank.types import Passage, Query
@@ -128,7 +141,7 @@ class Session:
         with self.file.locked() as append:
             known = self.questions()
             if self.corpus is not None and any(question.answers() for question in known):
-                append(state.gone(known, set(self._rows)))
+                append(gone(known, set(self._rows)))
             count = self.config.count - len(known)
             if count <= 0:
                 return 0
@@ -178,8 +191,8 @@ class Session:
         """The events of a draw, in random order, so that it can be stopped at any time."""
         number = 1 + max((question.draw for question in known), default=-1)
         seed, asked = self.config.seed + number, self.config.draw
-        proposed = any(query.metadata.get(state.PROPOSED) for query in queries)
-        even = not self.model.calibrated or proposed or (known and state.drawn_evenly(known))
+        proposed = any(query.metadata.get(PROPOSED) for query in queries)
+        even = not self.model.calibrated or proposed or (known and drawn_evenly(known))
         if asked == "auto":  # it stays even, so that all of them can certify
             asked = "even" if even and not verdicts else "accuracy"
         named, used = list[Query](), {question.query_id for question in known}
@@ -201,7 +214,7 @@ class Session:
                 "weight": weight,
                 "drawn_by": self.model.version,
                 "pool": len(queries),
-                "proposed": bool(query.metadata.get(state.PROPOSED)),
+                "proposed": bool(query.metadata.get(PROPOSED)),
                 "confidence": answer.confidence,
                 "top": answer.top.doc_id if answer.top else None,
             }
@@ -210,7 +223,7 @@ class Session:
 
     def questions(self) -> list[Question]:
         """All questions drawn, with everybody's judgements."""
-        return state.questions_of(self.file.read())
+        return questions_of(self.file.read())
 
     def task(self) -> LabelTask | None:
         """What this person is asked now; None if nothing is left."""
@@ -231,7 +244,7 @@ class Session:
     def next_question(self) -> Question | None:
         """The question that this person is asked now; None if all that are drawn were asked."""
         questions, shared = self.questions(), self.config.shared
-        return state.next_question(questions, self.annotator, shared, without=self._nothing_found)
+        return next_question(questions, self.annotator, shared, without=self._nothing_found)
 
     def act(self, task: LabelTask, do: OnTask, text: str | None = None) -> None:
         """Do what a person says of what is asked; `text` rewords a proposed question."""
@@ -258,7 +271,7 @@ class Session:
     def undo(self) -> bool:
         """Take back this person's latest action; return whether there was one that can be."""
         with self.file.locked() as append:
-            if state.to_undo(state.without_undone(self.file.read()), self.annotator) is None:
+            if to_undo(without_undone(self.file.read()), self.annotator) is None:
                 return False
             append([{"do": "undo", "by": self.annotator}])
             return True
@@ -280,15 +293,15 @@ class Session:
         questions = [q for q in self.questions() if not q.person(self.annotator).done]
         if (task := self.task()) is None:
             return "No question is left."
-        judgements = len(questions) * len(task.pool.shown)
-        told = f"{counted(len(questions), 'question')} left, about {judgements} passages to judge"
+        passages = len(questions) * len(task.pool.shown)
+        told = f"{counted(len(questions), 'question')} left, about {passages} passages to judge"
         told += "; o and n end a question"
         at = [e["at"] for e in self.file.read() if e.get("by") == self.annotator and "at" in e]
         paces = [gap for gap in np.diff(at).tolist() if gap <= LONGEST_PAUSE]
         if len(paces) < FEWEST_PACES:
             return f"{told}."
         pace = float(np.median(paces))
-        minutes = counted(max(1, round(judgements * pace / 60)), "minute")
+        minutes = counted(max(1, round(passages * pace / 60)), "minute")
         return f"{told}: {minutes} at your {pace:.0f} s each."
 
     def so_far(self) -> list[str]:

@@ -18,7 +18,7 @@ from rerank.evaluation.measure import OURS, Evaluation
 from rerank.fitting.certificates import CUT_FROM_SEARCH
 from rerank.fitting.scored_plan import LENGTHS, copies_in
 from rerank.report.headline import headline, promise_sentences
-from rerank.report.report import Report, flatten
+from rerank.report.measured import Report, flatten
 from rerank.report.sections import Section, pictured
 from rerank.types import Mode
 

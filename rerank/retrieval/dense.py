@@ -143,7 +143,7 @@ class Encoder:
             engine = open_engine(self.model, "bi_encoder", self.precision)
         except NoExportError as error:
             with optional():
-                from rerank.inference.library import LibraryEncoder
+                from rerank.inference.torch_models import LibraryEncoder
             encoder = LibraryEncoder(self.model, self.max_length)
             stand_aside(self.model, error)
             self._prompts = encoder.prompts

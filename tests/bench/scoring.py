@@ -33,9 +33,9 @@ from transformers import AutoConfig
 from rerank.config import Config, Graphs
 from rerank.data.labelled_set import LabelledSet
 from rerank.inference.engine import Engine, open_engine
-from rerank.inference.library import load
 from rerank.inference.model_files import ModelFiles, resolve
 from rerank.inference.tokenizer import Tokenizer, Tokens
+from rerank.inference.torch_models import load
 from rerank.inference.varlen import UnpaddedEngine, open_unpadded
 from rerank.process import cores
 

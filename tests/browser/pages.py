@@ -30,9 +30,9 @@ import rerank
 from rerank import LabelledSet
 from rerank.jobs.update import init
 from rerank.journal.server import MOVES
+from rerank.labelling.judgements import LabelConfig
 from rerank.labelling.server import LabelSessions
 from rerank.labelling.session import Session
-from rerank.labelling.state import LabelConfig
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 WAIT = 120_000  # milliseconds

@@ -35,7 +35,7 @@ LIBRARIES = [
 ]
 
 EXPORT = """
-from rerank.inference.library import load
+from rerank.inference.torch_models import load
 from rerank.inference.model_files import resolve
 load(resolve("minilm"), "bi_encoder")
 """

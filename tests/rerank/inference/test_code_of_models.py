@@ -20,7 +20,7 @@ from command_line import refused
 from transformers import AutoConfig
 
 from rerank.errors import InputError
-from rerank.inference import library, model_files
+from rerank.inference import model_files, torch_models
 from rerank.inference.cross_encoder import open_reranker
 from rerank.inference.model_files import LOCAL, ModelFiles, resolve
 from rerank.inference.tokenizer import tokenizer_json
@@ -115,8 +115,8 @@ def test_the_libraries_are_told_to_run_none(folder: Path, ran: Path, part: str) 
     opened: dict[str, Callable[[], object]] = {
         "config": lambda: AutoConfig.from_pretrained(str(folder), **LOCAL),
         "tokenizer": lambda: tokenizer_json(files),
-        "cross_encoder": lambda: library.load(files, "cross_encoder"),
-        "bi_encoder": lambda: library.load(files, "bi_encoder"),
+        "cross_encoder": lambda: torch_models.load(files, "cross_encoder"),
+        "bi_encoder": lambda: torch_models.load(files, "bi_encoder"),
     }
     with suppress(InputError, ValueError):
         opened[part]()
@@ -134,7 +134,7 @@ def test_a_pickle_of_weights_runs_nothing(folder: Path, ran: Path) -> None:
     torch.save({"weight": Evil()}, folder / "pytorch_model.bin", pickle_module=pickle)
     for kind in ("cross_encoder", "bi_encoder"):
         with pytest.raises(InputError):
-            library.load(ModelFiles(str(folder), folder, "", ""), kind)
+            torch_models.load(ModelFiles(str(folder), folder, "", ""), kind)
     assert not ran.exists()
 
 

@@ -22,7 +22,7 @@ from rerank.assessment.pipeline import Pipeline
 from rerank.config import Precision
 from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
-from rerank.inference import engine, library
+from rerank.inference import engine, torch_models
 from rerank.inference.cross_encoder import Reranker, open_reranker
 from rerank.inference.engine import (
     Engine,
@@ -240,7 +240,7 @@ def test_an_export_that_differs_from_torch_is_not_used(
 ) -> None:
     """A graph that shows other numbers than torch is thrown away."""
     path = cache_folder() / "differs.onnx"
-    module = library.load(resolve(str(tiny)), "cross_encoder")
+    module = torch_models.load(resolve(str(tiny)), "cross_encoder")
     with monkeypatch.context() as patch:
         patch.setattr(engine, "TOLERANCE", -1.0)
         with pytest.raises(ValueError, match="differs from torch"):
@@ -258,8 +258,8 @@ def test_the_last_layer_is_computed_for_the_first_token_only(
     from transformers import AutoModelForSequenceClassification
 
     folder = other_reranker(family=family)
-    module = library.load(resolve(str(folder)), "cross_encoder")
-    cheap, whole = library.forms(module)
+    module = torch_models.load(resolve(str(folder)), "cross_encoder")
+    cheap, whole = torch_models.forms(module)
     oracle = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     ids = torch.randint(5, 1000, (1, 37), generator=torch.Generator().manual_seed(0))
     types = torch.zeros_like(ids)
@@ -267,19 +267,19 @@ def test_the_last_layer_is_computed_for_the_first_token_only(
         expected = oracle(ids, token_type_ids=types).logits
         for form in (cheap, whole):
             torch.testing.assert_close(form(ids, types), expected, rtol=0, atol=1e-5)
-    assert isinstance(cheap, library.FirstToken)
+    assert isinstance(cheap, torch_models.FirstToken)
     written: list[object] = []
-    original = library.to_onnx
+    original = torch_models.to_onnx
 
     def recording(form: Any, *rest: Any, **options: Any) -> None:
         written.append(form)
         original(form, *rest, **options)
 
-    monkeypatch.setattr(library, "to_onnx", recording)
+    monkeypatch.setattr(torch_models, "to_onnx", recording)
     path = cache_folder() / f"{family}.onnx"
     samples = [Tokens(tuple(row), (0,) * len(row), cut=False) for row in (ids[0].tolist(), [5, 9])]
     engine._export(module, samples, path)
-    assert [type(form) for form in written] == [library.FirstToken]
+    assert [type(form) for form in written] == [torch_models.FirstToken]
     assert engine._onnx_runner(path)(samples[0]) == pytest.approx(expected[0].numpy(), abs=1e-5)
 
 
@@ -287,11 +287,11 @@ def test_where_the_cheaper_form_fails_the_whole_model_is_exported(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cheaper form that gives other numbers is left aside, and the right ones are exported."""
-    module = library.load(resolve(str(tiny)), "cross_encoder")
-    wrong, whole = library.forms(module)
+    module = torch_models.load(resolve(str(tiny)), "cross_encoder")
+    wrong, whole = torch_models.forms(module)
     right = module.run
     monkeypatch.setattr(wrong, "forward", lambda ids, _types: ids[:, :1].float())
-    monkeypatch.setattr(library, "forms", lambda _: [wrong, whole])
+    monkeypatch.setattr(torch_models, "forms", lambda _: [wrong, whole])
     path = cache_folder() / "whole.onnx"
     engine._export(module, [SHORT], path)
     tokens = Tokens(tuple(range(1000, 1030)), (0,) * 30, cut=False)
@@ -431,7 +431,7 @@ def test_an_export_that_another_process_makes_meanwhile_is_kept(
 ) -> None:
     """The other process may be reading it."""
     monkeypatch.setenv("RERANK_CACHE", str(tmp_path))
-    files, load = resolve(str(tiny)), library.load
+    files, load = resolve(str(tiny)), torch_models.load
     written: list[int] = []
 
     def time_of_writing() -> int:
@@ -439,12 +439,12 @@ def test_an_export_that_another_process_makes_meanwhile_is_kept(
         return (home / engine.GRAPH).stat().st_mtime_ns
 
     def slowly(files: ModelFiles, kind: Kind) -> Any:
-        monkeypatch.setattr(library, "load", load)
+        monkeypatch.setattr(torch_models, "load", load)
         engine.open_engine(files, "cross_encoder")  # as the other process does
         written.append(time_of_writing())
         return load(files, kind)
 
-    monkeypatch.setattr(library, "load", slowly)
+    monkeypatch.setattr(torch_models, "load", slowly)
     engine.open_engine(files, "cross_encoder")
     assert written == [time_of_writing()]
 

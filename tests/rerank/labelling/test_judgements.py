@@ -9,12 +9,12 @@ from subprocess import Popen
 import pytest
 
 from rerank.errors import InputError
-from rerank.labelling.state import JudgementFile
+from rerank.labelling.judgements import JudgementFile
 
 WRITER = """
 import sys
 from pathlib import Path
-from rerank.labelling.state import JudgementFile
+from rerank.labelling.judgements import JudgementFile
 file = JudgementFile(Path(sys.argv[1]))
 for i in range(40):
     file.append([{"do": "judge", "by": sys.argv[2], "i": i, "text": "x" * 5000}])

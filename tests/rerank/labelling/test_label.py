@@ -21,8 +21,8 @@ from rerank.data.labelled_set import LabelledSet
 from rerank.errors import InputError
 from rerank.labelling import session as session_module
 from rerank.labelling.commands import _read_questions, _without_escapes
+from rerank.labelling.judgements import LabelConfig, gone, questions_of
 from rerank.labelling.session import JUDGEMENTS, Pool, Session, pool
-from rerank.labelling.state import LabelConfig, gone, questions_of
 
 Run = Any  # the session's run, see conftest
 Label = Callable[..., str]
@@ -371,7 +371,7 @@ def test_a_right_passage_that_changed_is_asked_about_again(
     (labelled,) = whole.qrels
     (right,) = whole.qrels[labelled]
     monkeypatch.setattr(
-        "rerank.labelling.state.gone", lambda known, corpus: gone(known, corpus - {right})
+        "rerank.labelling.session.gone", lambda known, corpus: gone(known, corpus - {right})
     )
     label(["q"], "--count", 3)
     assert LabelledSet.read(tmp_path / "set").queries.keys() == whole.queries.keys() - {labelled}

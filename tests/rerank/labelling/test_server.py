@@ -12,9 +12,9 @@ from server import serving
 
 from rerank.assessment.model import CalibratedReranker
 from rerank.data.labelled_set import LabelledSet
+from rerank.labelling.judgements import LabelConfig
 from rerank.labelling.server import LabelRequest, LabelSessions
 from rerank.labelling.session import Session
-from rerank.labelling.state import LabelConfig
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,7 @@ from rerank.report.headline import (
     promise_sentences,
     simpler_sentence,
 )
-from rerank.report.report import Report, make_report, usual_log_odds
+from rerank.report.measured import Report, make_report, usual_log_odds
 from rerank.report.sections import as_page, as_text
 from rerank.types import Scored
 

@@ -11,8 +11,7 @@ import pytest
 from rerank.data.grouping import THESE_DOCUMENTS
 from rerank.data.labels import CHOSEN, WEIGHT
 from rerank.errors import InputError
-from rerank.labelling.labels import ANOTHER_MODEL, groups_of, labels_of, progress_sentences
-from rerank.labelling.state import (
+from rerank.labelling.judgements import (
     PROPOSED,
     Grade,
     Person,
@@ -23,6 +22,7 @@ from rerank.labelling.state import (
     to_undo,
     weights,
 )
+from rerank.labelling.labels import ANOTHER_MODEL, groups_of, labels_of, progress_sentences
 from rerank.types import Passage
 
 
