@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rerank.config import Config
-from rerank.errors import FolderError, InputError, MissingExtraError, command_line
+from rerank.errors import FolderError, InputError, MissingExtraError
 from rerank.inference import engine
 from rerank.inference.given import Given, is_noted, remote_of_folder
 from rerank.inference.model_files import Model, ModelFiles, ModelPair, resolve
@@ -42,7 +42,6 @@ GIVEN = "given"  # manifest key: the models that were given as objects, and have
 SECOND = "second"  # manifest key, and the folder of the second one of two models
 RETRIEVER = "retriever"  # manifest key: the search system that finds the candidates
 DATA = {".json", ".jsonl", ".npy", ".npz", ".txt", ".html", ".png", ".usearch"}
-MIN_FORMAT = 5  # of the manifest; older model folders have other features
 STORE_KEYS = ("format_version", "files", "digest", "kind")  # manifest keys that are written anew
 FIELDS = ("config", "fingerprints", "dataset", "queries")  # of the manifest, each an object
 REQUIRED = ("encoder", "encoder_max_length", "reranker", "max_length")
@@ -177,11 +176,6 @@ def open_folder(path: Path, *, manifest_sha256: str | None = None) -> ModelFolde
         raise InputError(f"{path} is not a usable model folder: {error}") from None
     if manifest.get("kind") != MODEL_KIND:
         raise InputError(f"{path} is not a model folder; expected one that `calibrate` wrote")
-    if manifest["format_version"] < MIN_FORMAT:
-        raise InputError(
-            f"{path} was written by an older version, whose features are others; make it anew: "
-            + command_line("calibrate", "DATASET", "--out", path, "--overwrite")
-        )
     for name in map(PurePosixPath, manifest["files"]):  # plain data, or a network in its place
         if SECOND in manifest and name.parts[0] == SECOND:  # checked as a folder of its own
             continue

@@ -106,7 +106,7 @@ def read_manifest(path: str | Path, *, sha256: str | None = None) -> dict[str, A
     `verify_folder`.
 
     Raises:
-        FolderError: no manifest, another one than `sha256` says, not JSON, a newer format, or
+        FolderError: no manifest, another one than `sha256` says, not JSON, another format, or
             entries that are not a relative path within the folder with its sha256 and size.
     """
     file = Path(path) / MANIFEST
@@ -123,9 +123,10 @@ def read_manifest(path: str | Path, *, sha256: str | None = None) -> dict[str, A
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
         raise FolderError(f"{file} is not a manifest of this project: it lists no files")
     version = manifest.get("format_version")
-    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
+    if type(version) is not int or version != FORMAT_VERSION:
         raise FolderError(
-            f"{file} has format version {version!r}; this version reads 1 to {FORMAT_VERSION}"
+            f"{file} has format version {version!r}; this version reads {FORMAT_VERSION}: make the "
+            "folder anew, with the command that made it"
         )
     for name, entry in manifest["files"].items():
         parts = PurePosixPath(name)
@@ -134,7 +135,7 @@ def read_manifest(path: str | Path, *, sha256: str | None = None) -> dict[str, A
         given = entry if isinstance(entry, dict) else {}
         if not isinstance(given.get("sha256"), str) or type(given.get("size")) is not int:
             raise FolderError(f"{file} has no sha256 and size for {name}")
-    if (version > 1 or DIGEST in manifest) and with_digest(manifest) != manifest:
+    if with_digest(manifest) != manifest:
         raise FolderError(f"{file} is changed, its digest is not that of its fields")
     return manifest
 

@@ -34,7 +34,7 @@ from rerank.assessment.model_folder import bound_to
 from rerank.errors import InputError
 from rerank.inference.model_cache import cache_folder
 from rerank.inference.score_cache import ScoreCache
-from rerank.storage.folder import FORMAT_VERSION, with_digest
+from rerank.storage.folder import with_digest
 from rerank.types import Passage
 
 QUESTION = "sort an array"
@@ -60,7 +60,6 @@ class Folder:
     def __init__(self, model: Path, place: Path) -> None:
         self.place = place
         manifest = json.loads((model / "manifest.json").read_text())
-        manifest["format_version"] = FORMAT_VERSION  # an older one has no digest to lose
         names = [n for n in manifest["files"] if Path(n).suffix not in PICTURES]
         manifest["files"] = {name: manifest["files"][name] for name in names}
         self.kept: Kept = {name: (model / name).read_bytes() for name in names}
