@@ -74,7 +74,9 @@ PLURALS = {
 }
 MOVED = re.compile(r"[\w+\u2212–-]{1,6}")  # what is raised as a power, not to place it
 BUTTON = re.compile(r"\s*(?:MACRO|GOTO)BUTTON\s+\S+\s*(.*)", re.IGNORECASE | re.DOTALL)
-COMPUTED = re.compile(r"\s*(EQ|LISTNUM)\b", re.IGNORECASE)  # fields without a result in the file
+COMPUTED = re.compile(
+    r"\s*(EQ|LISTNUM|AUTONUM\w*)\b", re.IGNORECASE
+)  # fields without a result in the file
 GENERATED = re.compile(
     r"description (?:automatically )?generated|AI-generated|\.(?:png|jpe?g|gif|emf|wmf)$"
 )
@@ -231,6 +233,10 @@ class _Body:
                 self.left["invisible word"] += sum(said)
         for each in _children(root, "body"):
             self._blocks(each)
+        for kind, path in {*self._related.values()}:
+            part = self._package.root(path) if kind in ("header", "footer") else None
+            said = "" if part is None else "".join(part.itertext(f"{W}t"))
+            self.left["running head"] += any(map(str.isalpha, said))
         if self._carried:  # no later paragraph has taken it up
             self._out.append(f"<p>{self._carried}</p>")
         if not self._out and self.title:  # all that there is

@@ -22,7 +22,7 @@ NO_TEXT = (
     "script:not([type^='math/tex']), span.MathJax, span.MathJax_SVG, .MathJax_Display, "
     ".MathJax_SVG_Display, .MathJax_Preview, style, noscript, template, datalist, svg title, "
     "svg desc, svg style, a.headerlink, .ttc, .linenos, .backrefs, .footnote-backref, "
-    ".system-message"
+    ".system-message, .katex-mathml ~ .katex-html"
 )
 AROUND = (  # the text
     "aside:has(nav, [role=navigation]), nav, footer:not(blockquote footer), [role=navigation], "
@@ -39,8 +39,10 @@ MAIN = "main, [role=main]"
 HEADING = re.compile(r"h([1-6])")
 INLINE = re.compile(
     "a|abbr|acronym|b|bdi|bdo|big|cite|code|data|dfn|em|font|i|img|input|ins|kbd|label|mark|math|"
-    "nobr|output|q|rb|rp|rt|rtc|ruby|samp|select|small|span|strong|sub|sup|svg|time|tt|u|var|wbr"
+    "meter|nobr|output|picture|progress|q|rb|rp|rt|rtc|ruby|samp|select|small|span|strong|sub|sup|"
+    "svg|time|tt|u|var|wbr"
 )
+RAISED = ":is(a, b, code, em, font, i, mark, small, span, strong, u, var)[style]"  # perhaps
 UNREAD = (  # parts that show what is not in the page, and what to call one
     ("canvas", "drawing by a script"),
     ("iframe[src], iframe[srcdoc]", "embedded page"),
@@ -65,7 +67,8 @@ QUOTED = re.compile(r"""["']([^"']+)["']""")
 AS_TEXT = (
     "script, sup, sub, math, img, input, select, q, rt, a[role=doc-noteref], a.footnote-reference"
 )
-TYPED = {"", "text", "number", "email", "tel", "url", "date", "time", "month", "week"}
+TYPED = {"", "text", "search", "number", "email", "tel", "url", "date", "time", "month", "week"}
+TYPED |= {"datetime-local"}
 TICKED = {"checkbox", "radio"}
 SWITCH = re.compile(rf"{PANEL.pattern}|toggle|drawer|menu|nav", re.IGNORECASE)
 CHOICES = 20  # of a list; a longer one is counted, not read
@@ -75,6 +78,8 @@ NOTE = re.compile(r"[\[(]?(\w+)[\])]?")
 ORDINALS = {"a", "e", "o", "d", "m", "st", "nd", "rd", "th", "er", "re", "ème", "eme", "ère", "os"}
 TRADE = {"tm": "™", "sm": "℠"}
 CHARGE = re.compile(r"\d*[+\u2212\u2013-]")
+DEGREES = re.compile(r"\s?[CF]\b")
+OWN_TAG = re.compile(r"[\w.]+[:-]")  # as <o:p> and <my-price>
 TERM = re.compile(r"[+-]?[\w.,^/]+")
 PRICE = re.compile(r"[$€£¥]\s?\d[\d,]*$")
 RISE = re.compile(r"(-?)[\d.]*[1-9].*")  # of a style
@@ -82,8 +87,9 @@ LIFTS = dict.fromkeys(("super", "top", "text-top"), "super") | {"sub": "sub", "t
 LETTERS = re.compile(r"[^\W\d_]*$")
 FORMS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
 NUMBERED = re.compile(  # how a list says so, in its classes (docutils) or its style
-    r"(lower|upper)-?(alpha|latin|roman)|list-style: none", re.IGNORECASE
+    r"(lower|upper)-?(alpha|latin|roman)|list-style: (?:none|disc|circle|square)", re.IGNORECASE
 )
+COUNTED = re.compile("decimal|alpha|latin|roman")  # what makes numbers of bullets
 LABELS = {"note", "notes", "tip", "hint", "important", "warning", "caution", "danger", "example"}
 """What DocBook and others print above a box as if it were a heading."""
 REVISED = (
@@ -114,9 +120,14 @@ def read_markup(markup: str) -> Document:
     title = one_line(named.text()) if named else ""
     dates = (node.attributes.get("content") or "" for node in tree.css(REVISED))
     revised = next(filter(None, map(date_in, dates)), "")
+    for node in list(tree.root.traverse(include_text=True)) if tree.root else ():
+        if node.tag == "-comment":
+            node.decompose()
+        elif _is_word(node):
+            node.unwrap()
+    for node in tree.css(".classifier"):  # of a term
+        node.insert_before(" : ")
     labels, tabs = _panels(tree)
-    for node in tree.css("p > button"):  # "Press Start"
-        node.unwrap()
     left_out = _cut(tree, tabs)
     root: Any = tree.body
     unread = [
@@ -124,7 +135,7 @@ def read_markup(markup: str) -> Document:
         for which, name in (UNREAD if root else ())
     ]
     long = 0
-    lifted = [node for node in tree.css(":is(span, font, small, b, i)[style]") if _lift(node)]
+    lifted = [node for node in tree.css(RAISED) if _lift(node)]
     for node in [*lifted, *reversed(_once(tree.css(AS_TEXT)))]:  # the innermost first
         text = SHOW.get(node.tag, _raised)(node)
         long += text is None
@@ -148,10 +159,10 @@ def _cut(tree: LexborHTMLParser, tabs: list[Any]) -> str:
     opened = {name for node in clicked for name in _opens(node)} - {""}
     buttons = [button for button in tree.css("button") if not _is_label(button)]
     instead = [part for node in tree.css(INSTEAD) for part in node.iter(include_text=True)]
-    for node in _once([*instead, *tree.css(NO_TEXT), *tabs, *buttons]):
+    for node in _once([*instead, *tree.css(NO_TEXT), *tabs]):
         if node.tag not in ("html", "body"):
             node.decompose()
-    outside = _cut_words(tree.css(AROUND))
+    outside = _cut_words([*tree.css(AROUND), *buttons])
     struck = filter(styles.is_struck, tree.css("[style]"))
     deleted = _cut_words([*tree.css(DELETED), *struck])
     invisible = _cut_invisible(tree, opened, all_known)
@@ -174,6 +185,14 @@ def _cut_words(nodes: Iterable[Any]) -> int:
         words += sum(any(map(str.isalnum, w)) for w in node.text(separator=" ").split())
         node.decompose()
     return words
+
+
+def _is_word(node: Any) -> bool:
+    """Whether a node stands among words: a button, or one of a name that HTML does not know."""
+    if node.tag == "button" or not OWN_TAG.match(node.tag or ""):
+        return node.tag == "button" and node.parent.tag == "p"
+    beside = (each for each in (node.prev, node.next) if each is not None)
+    return node.parent.tag == "p" or any(e.tag == "-text" and e.text().strip() for e in beside)
 
 
 def _is_navigation(node: Any) -> bool:
@@ -330,11 +349,16 @@ def _raised(node: Any) -> str:
     note = NOTE.fullmatch(text) if marks else None
     if note:
         return f"[{note[1]}]"
-    before, bar = _before(node), node.next
+    before, after, bar = _beside(node)[-40:], _beside(node, "next")[:40], node.next
     below = bar.next if bar is not None and bar.text().strip() in ("/", "\u2044") else None
     if below is not None and all(part[:1].isdigit() for part in (before[-1:], text, below.text())):
         return f" {text}"  # 1 1/2, a whole number and a fraction
-    return raised(before, text, low="sub" in (node.tag, _lift(node)))
+    low = "sub" in (node.tag, _lift(node))
+    if text in ("o", "0") and not low and before[-1:].isdigit() and DEGREES.match(after):
+        return "°"
+    apart = text[-1:].isdigit() and after[:1].isdigit()  # as log₂8, and the mark of a note
+    apart |= not before and not low and re.match(r"[^\W\d_]{3}", after) is not None
+    return raised(before, text, low=low) + " " * apart
 
 
 def _lift(node: Any) -> str:
@@ -347,13 +371,13 @@ def _lift(node: Any) -> str:
     return LIFTS.get(look, "") if len(node.css("*")) == 1 else ""
 
 
-def _before(node: Any) -> str:
-    """The end of the text before a node in its line."""
-    while node.prev is None and INLINE.fullmatch(node.parent.tag or ""):
+def _beside(node: Any, side: str = "prev") -> str:
+    """The text in the line of a node, in what stands before it or is "next"."""
+    while getattr(node, side) is None and INLINE.fullmatch(node.parent.tag or ""):
         node = node.parent
-    before = node.prev
-    known = before is not None and (before.tag == "-text" or INLINE.fullmatch(before.tag or ""))
-    return before.text()[-40:] if known else ""
+    other = getattr(node, side)
+    known = other is not None and (other.tag == "-text" or INLINE.fullmatch(other.tag or ""))
+    return other.text() if known else ""
 
 
 def raised(before: str, text: str, *, low: bool = False) -> str:
@@ -365,6 +389,8 @@ def raised(before: str, text: str, *, low: bool = False) -> str:
     last, word = before[-1:], LETTERS.search(before)
     letters = len(word[0]) if word else 0
     signs, charge = not any(map(str.isalnum, text)), CHARGE.fullmatch(text) is not None
+    if letters == 0 and re.fullmatch(r"\w+\)", text):  # the mark of a note
+        return f"[{text[:-1]}]"
     if low or signs or text[0] in "[(":
         if low and last.isalnum() and not TERM.fullmatch(text):
             return f"_{_one(text)}"
@@ -389,8 +415,8 @@ def _one(text: str) -> str:
 
 def _formula(node: Any) -> str:
     """A formula in its line, apart from the words around it."""
-    after = node.next.text()[:1] if node.next is not None else ""
-    spaces = (" " if side.isalnum() else "" for side in (_before(node)[-1:], after))
+    sides = _beside(node)[-1:], _beside(node, "next")[:1]
+    spaces = (" " if side.isalnum() else "" for side in sides)
     return linear(node).join(spaces)
 
 
@@ -405,13 +431,17 @@ SHOW: dict[str, Callable[[Any], str | None]] = {
 }
 
 
+def _list_style(node: Any) -> str:
+    style = styles.stated(node)
+    return style.get("list-style-type") or style.get("list-style", "")
+
+
 class _List:
     """A list with numbers: which one its next item has, and how it is written."""
 
     def __init__(self, node: Any) -> None:
         start, kind, named = _given(node, "start", "type", "class")
-        style = styles.stated(node)
-        named += f" list-style: {style.get('list-style-type') or style.get('list-style', '')}"
+        named += f" list-style: {_list_style(node)}"
         backwards = "reversed" in node.attributes
         items = sum(child.tag == "li" for child in node.iter())
         self.number = whole(start.strip(), items if backwards else 1)
@@ -490,7 +520,8 @@ class _Walk:
             self._flush()
             self._row = tag == "tr"
             if tag in ("ol", "ul", "menu"):
-                self._lists.append(_List(node) if tag == "ol" else None)
+                numbers = tag == "ol" or COUNTED.search(_list_style(node))
+                self._lists.append(_List(node) if numbers else None)
             elif tag == "li":
                 around = self._lists[-1] if self._lists else None
                 self._mark = around.mark(node) if around else "- "

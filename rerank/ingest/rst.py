@@ -32,6 +32,11 @@ UNREAD = {  # what a directive shows that is elsewhere, and what to call one
     "drawing": ("graphviz", "plot"),
     "part in another format": ("raw",),
 }
+SAID = {  # what the page says before the arguments of a directive
+    **{"versionadded": "Added in version", "versionchanged": "Changed in version"},
+    **{"deprecated": "Deprecated since version", "versionremoved": "Removed in version"},
+    **{"deprecated-removed": "Deprecated since version", "seealso": "See also:"},
+}
 CONDITIONAL = {"only", "ifconfig"}  # their argument is a condition, no text
 SETTINGS = {
     "file_insertion_enabled": False,  # no directive may read a file
@@ -70,9 +75,9 @@ class Unknown(Directive):  # type: ignore[misc]
         """The content as a part of the page, unless it is elsewhere."""
         if self.name in NOTHING:
             return []
-        found = nodes.container()
-        if self.arguments and self.name not in CONDITIONAL:
-            text = " ".join(" ".join(self.arguments).split())
+        found, arguments = nodes.container(), " ".join(self.arguments)
+        shown = "" if self.name in CONDITIONAL else f"{SAID.get(self.name, '')} {arguments}"
+        if text := " ".join(shown.split()):
             found += nodes.paragraph(text, text)
         self.state.nested_parse(self.content, self.content_offset, found)
         return [found]
@@ -105,4 +110,6 @@ def read(data: bytes) -> Document:
 
 def _of_role(role: re.Match[str]) -> str:
     name, text = role.groups()
+    if name in ("pep", "rfc") and text[:1].isdigit():
+        return f"{name.upper()} {text}"
     return f":{name}:`{text}`" if name in KEPT else TARGET.sub(r"\1", text)

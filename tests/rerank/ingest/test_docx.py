@@ -757,3 +757,9 @@ def test_a_title_may_be_all_that_there_is() -> None:
     styles = "<w:style w:type='paragraph' w:styleId='t'><w:name w:val='Title'/></w:style>"
     found = read(packed(p("Closed &amp; sold", style="t"), styles=styles))
     assert (found.title, [b.text for b in found.blocks]) == ("Closed & sold", ["Closed & sold"])
+
+
+def test_running_heads_are_counted() -> None:
+    """Those with words; a number of a page is no text."""
+    data = packed(p("Text."), header=p("Valid until May"), footer=p("7"))
+    assert (texts(data), read(data).skipped) == (["Text."], "1 running head")

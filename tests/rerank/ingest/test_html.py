@@ -466,10 +466,10 @@ def test_formulas_of_mathjax_are_read_once() -> None:
 
 
 def test_a_button_named_in_a_sentence_is_read_and_recordings_are_counted() -> None:
-    """A button elsewhere is no text."""
+    """A button elsewhere is no text, but its words are counted."""
     found = read(b"<p>Press <button>Start</button> now.<div><button>Copy</button></div><video>")
     assert [b.text for b in found.blocks] == ["Press Start now."]
-    assert found.skipped == "1 recording"
+    assert found.skipped == "1 recording; 1 word outside the main text"
 
 
 @pytest.mark.parametrize(
@@ -717,3 +717,35 @@ def test_a_hostile_selector_is_not_looked_for(selector: str, deep: int, wide: in
 @pytest.mark.parametrize("part", ["@media x ", "a ", "@media x{", "{"])
 def test_a_broken_style_sheet_takes_bounded_time(part: str) -> None:
     assert texts(f"<style>{part * 40_000}</style><p>It.") == ["It."]
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("<p>At most 10<!-- --><sup>6</sup>, not<!-- c --> 20", "At most 10^6, not 20"),
+        ("<tr><td>fee<!-- --><td>$<!-- -->30", "fee | $30"),
+        ("<p>The fee is <x-sum>30</x-sum> in <st1:city>Oslo</st1:city>.", "The fee is 30 in Oslo."),
+        ("<p>Turn <picture><img alt='the key'></picture> left", "Turn the key left"),
+        ("<dt>size<span class=classifier>int, or none</span>", "size : int, or none"),
+        ("<p><sup>1</sup>30 days", "1 30 days"),
+        ("<p><sup>b</sup>Only in May", "b Only in May"),
+        ("<p><sup>14</sup>C, M<sup>c</sup>Donald", "14C, McDonald"),
+        ("<p>log<sub>2</sub>8 is 3, C<sub>6</sub>H<sub>6</sub>", "log2 8 is 3, C6H6"),
+        ("<p>Bake at 180<sup>o</sup>C or 350<sup>0</sup> F", "Bake at 180°C or 350° F"),
+        ("<p>It costs 30<sup>1)</sup>", "It costs 30[1]"),
+        ("<p>10<em style='vertical-align:super'>6</em> bytes", "10^6 bytes"),
+        ("<ul style='list-style:decimal'><li>Open", "1. Open"),
+        ("<ol style='list-style-type:disc'><li>A point", "- A point"),
+        ("<input type=datetime-local value=2024-05-01T10:00> is when", "2024-05-01T10:00 is when"),
+    ],
+)
+def test_numbers_and_sentences_are_those_of_the_page(body: str, text: str) -> None:
+    """Whatever comments, elements of a page's own, marks of notes and lists are in them."""
+    assert texts(f"<table>{body}</table>" if body.startswith("<tr") else body) == [text]
+
+
+def test_formulas_of_katex_are_read_once() -> None:
+    """Where the styles of the page are its own, too."""
+    source = "<span class=katex-mathml><math><msup><mn>10</mn><mn>6</mn></msup></math></span>"
+    drawn = "<span class=katex-html aria-hidden=true>106</span>"
+    assert texts(f"<p>holds <span class=katex>{source}{drawn}</span> bytes") == ["holds 10^6 bytes"]

@@ -110,3 +110,11 @@ def test_struck_out_words_are_counted() -> None:
     found = read(b".. role:: strike\n\n:strike:`old one` new :del:`x`\n")
     assert [block.text for block in found.blocks] == ["new"]
     assert found.skipped == "3 deleted words"
+
+
+def test_words_that_a_directive_or_a_role_prints_are_read() -> None:
+    """Of versions, as Sphinx prints them, and of standards; the kind of a term is no part of it."""
+    page = b".. deprecated:: 2.0\n\n.. versionadded:: 3.2\n   New.\n\nsize : int\n   See :pep:`8`."
+    assert [block.text for block in read(page).blocks] == [
+        *("Deprecated since version 2.0", "Added in version 3.2 New.", "size : int", "See PEP 8.")
+    ]
