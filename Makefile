@@ -10,7 +10,7 @@ DEMO := datasets/ruff_questions
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo readme test lint types format locked audit licences docs promise torture browser bench benchmark weights small pooled clean
+.PHONY: help install demo readme test pytest lint types format locked audit licences docs promise torture browser bench benchmark weights small pooled clean
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -39,7 +39,11 @@ $(MODEL)/manifest.json: | .venv/installed
 	@test -f $(DATA)/corpus.jsonl || $(BIN)/rerank data build pydata --out $(DATA)
 	@$(BIN)/rerank calibrate $(DATA) --out $(MODEL) --max-queries 500
 
-test: .venv/tested lint types ## lint, types and tests
+# types are checked beside the tests: in one process they would leave a core idle
+test: .venv/tested lint ## lint, types and tests
+	@$(MAKE) --no-print-directory --jobs=2 types pytest
+
+pytest: .venv/tested
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: .venv/tested
