@@ -186,6 +186,7 @@ def _one_promotion(tracking_uri: str) -> Iterator[None]:
     if database is None:
         yield
         return
+    database = database.resolve()  # the same by any link
     with database.with_name(f"{database.name}.promotion").open("ab") as file:
         lock(file.fileno(), wait=True)
         yield

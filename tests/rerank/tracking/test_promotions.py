@@ -11,7 +11,7 @@ import pytest
 from mlflow import MlflowClient
 
 from rerank.errors import MovedError, TrackingError
-from rerank.storage.folder import Workspace
+from rerank.storage.folder import Workspace, sqlite_url
 from rerank.tracking.registry import BEST, CHAMPION, aliases, set_champion
 from rerank.tracking.runs import RunRecord, log_run
 
@@ -69,6 +69,17 @@ def test_of_two_promotions_at_once_one_is_refused(runs: list[str], uri: str) -> 
     assert version in ("2", "3")
     assert found.count(TrackingError.exit_code) == 1
     assert aliases(NAME, tracking_uri=uri) == {CHAMPION: version, BEST: version}
+
+
+def test_promotions_by_a_link_to_the_database_wait_as_others(
+    runs: list[str], uri: str, tmp_path: Path
+) -> None:
+    """There is one lock, beside the file itself."""
+    link = tmp_path / "linked" / "mlflow.db"
+    link.parent.mkdir()
+    link.symlink_to(Workspace(tmp_path).database)
+    assert set_champion(NAME, runs[1], tracking_uri=sqlite_url(link)) == "2"
+    assert list(link.parent.iterdir()) == [link]
 
 
 @pytest.mark.parametrize("first", [True, False])
