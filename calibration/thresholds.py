@@ -114,8 +114,10 @@ class Certificate:
         groups = 1 if self.groups is None else self.groups
         if not all(type(count) is int for count in (*counts, needed, groups, self.copies)):
             raise ValueError(f"expected whole counts, got {(*counts, needed, groups, self.copies)}")
-        if not 0 <= self.right <= self.accepted <= self.queries or needed < 0:
-            raise ValueError(f"expected 0 <= right <= accepted <= queries, got {counts}")
+        if not 0 <= self.right <= self.accepted <= self.queries <= MOST or needed < 0:
+            raise ValueError(f"expected 0 <= right <= accepted <= queries <= {MOST}, got {counts}")
+        if self.groups is not None and not 0 <= self.groups <= self.queries:
+            raise ValueError(f"expected at most {self.queries} groups, got {self.groups}")
         if not 0 <= self.copies <= self.queries:
             raise ValueError(f"expected at most {self.queries} copies, got {self.copies}")
         if isinstance(self.strata, Mapping):  # of a file
@@ -127,7 +129,7 @@ class Certificate:
                 raise ValueError(f"{name} should say what is promised, got {text!r:.80}")
         if not isinstance(self.refused, str) or (self.refused and self.threshold is not None):
             raise ValueError(f"refused should say why there is no threshold, got {self.refused!r}")
-        if self.threshold is not None and not self._follows:
+        if self.threshold is not None and not (self.level < 1 and self._follows):
             promise = f"{percent(self.target)} at {percent(self.level)} confidence"
             raise ValueError(f"{self.right} right of {self.accepted} certify no {promise}")
 
@@ -144,7 +146,7 @@ class Certificate:
             same = (self.queries, self.accepted, self.right) == (labels, labels, right)
             return same and strata.tail(self.target) <= 1 - self.level + OF_DRAWS
         excess = self.right - self.target * self.accepted
-        if not self.target or self.accepted > MOST or (self.groups is None and excess <= 0):
+        if not self.target or (self.groups is None and excess <= 0):
             return False
         if self.groups is None:
             chance = binomial_tail(self.right, self.accepted, self.target)

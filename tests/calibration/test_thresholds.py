@@ -413,6 +413,17 @@ def test_numbers_of_any_type_certify(number: Callable[[float], Any]) -> None:
     assert upper_bound(number(1), number(3), level=number(0.875)) == upper_bound(1, 3, level=0.875)
 
 
+@pytest.mark.parametrize(
+    "stated", [{"queries": 10**18}, {"level": 1}, {"groups": -1}, {"groups": 201}]
+)
+def test_what_no_sample_has_is_refused(stated: dict[str, int]) -> None:
+    """More labels than anybody has, certainty, and more groups than queries."""
+    found = certify(np.arange(200) < 190, np.linspace(0.99, 0.5, 200))
+    assert found.threshold is not None
+    with pytest.raises(ValueError, match=r"expected|certify no"):
+        replace(found, **stated)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("groups", [None, 10, 1])
 @pytest.mark.parametrize(("accepted", "right"), [(100, 8), (100, 0), (10, 8), (0, 0), (8, 8)])
 def test_a_threshold_that_does_not_follow_from_its_counts_is_refused(
