@@ -235,8 +235,8 @@ class _Body:
             self._blocks(each)
         for kind, path in {*self._related.values()}:
             part = self._package.root(path) if kind in ("header", "footer") else None
-            said = "" if part is None else "".join(part.itertext(f"{W}t"))
-            self.left["running head"] += any(map(str.isalpha, said))
+            words = "" if part is None else "".join(part.itertext(f"{W}t"))
+            self.left["running head"] += any(map(str.isalpha, words))
         if self._carried:  # no later paragraph has taken it up
             self._out.append(f"<p>{self._carried}</p>")
         if not self._out and self.title:  # all that there is

@@ -190,9 +190,10 @@ def _cut_words(nodes: Iterable[Any]) -> int:
 def _is_word(node: Any) -> bool:
     """Whether a node stands among words: a button, or one of a name that HTML does not know."""
     if node.tag == "button" or not OWN_TAG.match(node.tag or ""):
-        return node.tag == "button" and node.parent.tag == "p"
+        return bool(node.tag == "button" and node.parent.tag == "p")
     beside = (each for each in (node.prev, node.next) if each is not None)
-    return node.parent.tag == "p" or any(e.tag == "-text" and e.text().strip() for e in beside)
+    among = any(each.tag == "-text" and each.text().strip() for each in beside)
+    return bool(among or node.parent.tag == "p")
 
 
 def _is_navigation(node: Any) -> bool:

@@ -55,9 +55,13 @@ class Piece(NamedTuple):
 def with_raised_digits(word: Sequence[tuple[str, Box]]) -> str:
     """A word of characters with boxes; digits that are raised or lowered become such signs.
 
-    So 10 with a raised 6 is 10⁶ and not 106.
+    So 10 with a raised 6 is 10⁶ and not 106, and the mark of a note before 30 stands apart.
     """
-    text, base = "", None
+    large = 0.85 * max((box.height for sign, box in word if sign.isalnum()), default=0)
+    text, base = (
+        "",
+        next((box for sign, box in word if sign.isalnum() and box.height > large), None),
+    )
     for sign, box in word:
         small = base is not None and 0 < box.height < 0.85 * base.height
         middle = (box.bottom + box.top) / 2
@@ -66,7 +70,8 @@ def with_raised_digits(word: Sequence[tuple[str, Box]]) -> str:
         elif base and small and middle < base.bottom + 0.42 * base.height:
             text += sign.translate(LOWERED)
         else:
-            text += sign
+            is_apart = sign.isdecimal() and text[-1:].isdigit() and not text[-1].isdecimal()
+            text += " " * is_apart + sign
             base = box if sign.isalnum() else base
     return text
 

@@ -164,6 +164,11 @@ FORMS |= {
         lambda found: next(ly for ly, period in EVERY.items() if period == found[1].lower())
     ),
     r"\bannually\b": "yearly",
+    r"\bevery other\b": "sometimes 2th",  # not every one
+    r"\b(?:every|each) (?=\d+th\b)": "sometimes ",
+    r"\bbefore(?= (?:\d{4}\b|\d+_\d))": "under",
+    r"\bafter(?= (?:\d{4}\b|\d+_\d))": "over",
+    r"(?-i:(?<=[a-z] )A\b)(?!['’-]|\.\w)": "LetterA",  # as in "valve A"
     r"\bper cent\b": "percent",
     rf"\bapprox(?:\.|imately)(?= {SIGNED})": "about",
     r"\b(met|lit)re(?=s?\b)": r"\1er",

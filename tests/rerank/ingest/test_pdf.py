@@ -474,6 +474,20 @@ def test_raised_and_lowered_digits_do_not_join_a_number() -> None:
     assert said(drawn(draw)) == "At most 10⁶ messages on 5 m² of CO₂ since 2019³"
 
 
+def test_the_raised_mark_of_a_note_joins_no_number_behind_it() -> None:
+    """As below a table: a note of 30 days is none of 130."""
+
+    def draw(canvas: Canvas) -> None:
+        text = canvas.beginText(60, 700)
+        for part, rise in (("1", 5), ("30 days, log", 0), ("2", -3), ("8", 0)):
+            text.setFont("Helvetica", 7 if rise else 12)
+            text.setRise(rise)
+            text.textOut(part)
+        canvas.drawText(text)
+
+    assert said(drawn(draw)) == "¹ 30 days, log₂ 8"
+
+
 def test_attached_files_are_counted() -> None:
     """They are not opened."""
     pdf = PdfDocument.new()

@@ -202,6 +202,18 @@ COMPARED = {
         ["The pump is oiled every day", "The pump is cleaned once weekly for about 2 hours"],
         ["The pump is oiled every week", "The pump is cleaned once daily for 2 hours"],
     ),
+    "Close valve A before you open valve B": (
+        ["Before you open valve B, close valve A"],
+        ["Close valve B before you open valve A"],
+    ),
+    "Every second Tuesday the market is held in Oak Street": (
+        ["The market is held in Oak Street every other Tuesday"],
+        ["Every Tuesday the market is held in Oak Street"],
+    ),
+    "Members who joined before 2015 get a longer holiday": (
+        ["A longer holiday is for members who joined before 2015"],
+        ["Members who joined in 2015 get a longer holiday"],
+    ),
     "The reason is not clear. It was unclear before": (["The reason is unclear"], []),
     "The kettle boils one litre": (["The kettle boils 1 litre"], ["The kettle boils 2 litres"]),
     "The box contains:\n- a small pump\n- two valves\n- a long hose": (
