@@ -214,10 +214,12 @@ def test_labels_of_a_set_are_its_qrels(
 
 
 @pytest.fixture(scope="module")
-def moved(run: Run, small: LabelledSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def moved(
+    small: LabelledSet, opened: CalibratedReranker, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """The session's model, moved by the labels of its reported queries."""
-    model, out = CalibratedReranker.load(run.folder), tmp_path_factory.mktemp("moved") / "moved"
-    recalibrate(model, feedback_of(small, "test"), out)
+    out = tmp_path_factory.mktemp("moved") / "moved"
+    recalibrate(opened, feedback_of(small, "test"), out)
     return out
 
 
@@ -225,7 +227,8 @@ def test_the_moved_model_loads_and_ranks_as_before(
     run: Run, moved: Path, small: LabelledSet, opened: CalibratedReranker
 ) -> None:
     """Same passages in the same order; the confidence is the old one, its log odds moved."""
-    old, new = opened, CalibratedReranker.load(moved)
+    kept = ScoreCache(Workspace(run.work).scores)
+    old, new = opened, CalibratedReranker.load(moved, cache=kept)
     update = new.maps["search"].confidence.update
     assert update is not None
     queries = run.plan.report.items
