@@ -155,6 +155,8 @@ def as_number(name: str, value: object) -> float:
 
     An array without an axis is the number in it.
     """
+    if type(value) is float or type(value) is np.float64:  # as nearly all are: not looked at long
+        return float(value)
     number: Any = value if np.ma.is_masked(value) else _unwrapped(value)
     if isinstance(number, bool) or not _is_real(number):
         raise ValueError(f"{name} must be a number, got {str(value)[:80]!r}")
