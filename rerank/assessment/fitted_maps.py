@@ -151,11 +151,11 @@ class FittedMaps:
             for key, expected in features_of(kind, metadata).names().items():
                 if key != "hazard" and (its := values.get(key)) != expected:
                     names = its if isinstance(its, list) else []
+                    lost, new = set(names) - set(expected), set(expected) - set(names)
                     raise InputError(
                         f"the model's {key} differ from those here: only the model has "
-                        f"{[n for n in names if n not in expected]}, only here are "
-                        f"{[n for n in expected if n not in names]}; import what adds them, or "
-                        "calibrate it again"
+                        f"{sorted(lost) or 'none'}, only here are {sorted(new) or 'none'}; import "
+                        "what adds those of the model, or calibrate it again"
                     )
             maps: dict[str, Any] = {name: map_from_dict(values[name]) for name in MAPS}
             low, high = ((), ()) if of_features is None else of_features

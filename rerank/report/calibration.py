@@ -138,7 +138,7 @@ def split_sentences(report: Report) -> list[str]:
     """Which queries were fitted on, which were measured on, and which were left out and why."""
     planned, measured = report.planned, report.evaluation.labelled
     copies = (
-        f"Questions that nothing answers: {sum(not g for g in planned.fit.grades)} of the queries "
+        f"Questions without an answer: {sum(not g for g in planned.fit.grades)} of the queries "
         f"fitted on, so {report.copies} unanswerable copies of others, with their answers taken "
         "out of the index, were added (--expected-unanswerable). Of the measured queries "
         f"{sum(not g for g in measured.grades)} of {len(measured)} have no answer, "
