@@ -455,7 +455,7 @@ class CalibratedReranker:
 
 
 class Second(NamedTuple):
-    """The second, more expensive model: it answers where the first one's confidence is in a band."""
+    """The second, more expensive model. It answers where the first's confidence is in a band."""
 
     band: Band
     model: CalibratedReranker

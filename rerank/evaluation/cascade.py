@@ -1,4 +1,4 @@
-"""Two models as a cascade, measured: a second, more expensive one answers where the first is unsure.
+"""A cascade of two models, measured: the more expensive one answers where the first is unsure.
 
 Both have answered the same labelled queries. Bands are chosen without labels, and on other queries
 than those that they are measured on. So the labels measure the whole procedure, and certify a band.
