@@ -350,9 +350,10 @@ def _raised(node: Any) -> str:
     note = NOTE.fullmatch(text) if marks else None
     if note:
         return f"[{note[1]}]"
-    before, after, bar = _beside(node)[-40:], _beside(node, "next")[:40], node.next
-    below = bar.next if bar is not None and bar.text().strip() in ("/", "\u2044") else None
-    if below is not None and all(part[:1].isdigit() for part in (before[-1:], text, below.text())):
+    before, after, bar = _beside(node), _beside(node, "next"), node.next
+    is_bar = bar is not None and _end_of(bar, "next").strip() in ("/", "\u2044")
+    below = _end_of(bar.next, "next") if is_bar and bar.next is not None else ""
+    if all(part[:1].isdigit() for part in (before[-1:], text, below)):
         return f" {text}"  # 1 1/2, a whole number and a fraction
     low = "sub" in (node.tag, _lift(node))
     if text in ("o", "0") and not low and before[-1:].isdigit() and DEGREES.match(after):
@@ -373,12 +374,27 @@ def _lift(node: Any) -> str:
 
 
 def _beside(node: Any, side: str = "prev") -> str:
-    """The text in the line of a node, in what stands before it or is "next"."""
+    """The text in the line of a node, at the end of what stands before it, or is "next"."""
     while getattr(node, side) is None and INLINE.fullmatch(node.parent.tag or ""):
         node = node.parent
     other = getattr(node, side)
     known = other is not None and (other.tag == "-text" or INLINE.fullmatch(other.tag or ""))
-    return other.text() if known else ""
+    return _end_of(other, side) if known else ""
+
+
+def _end_of(node: Any, side: str = "prev") -> str:
+    """The last characters of a node's text, some 40; the first ones, if it stands after others."""
+    text, parts = "", [node]
+    for _ in range(100):
+        if not parts or len(text) >= 40:
+            break
+        part = parts.pop()
+        if part.tag == "-text":
+            text = text + part.text() if side == "next" else part.text() + text
+        else:
+            inside = list(part.iter(include_text=True))
+            parts += inside[::-1] if side == "next" else inside
+    return text[:40] if side == "next" else text[-40:]
 
 
 def raised(before: str, text: str, *, low: bool = False) -> str:
