@@ -269,7 +269,7 @@ def test_certificates_and_refusals_are_told_once(
     report: Report, pictures: dict[str, Picture]
 ) -> None:
     """Of the top passage and of the first ones; a refusal is in the headline alone."""
-    given = {"target": 0.7, "level": 0.95, "queries": 30, "accepted": 20, "right": 20}
+    given = {"target": 0.7, "level": 0.95, "groups": 30, "queries": 30, "accepted": 20, "right": 20}
     maps = report.fitted.maps
     promised = replace(maps.certificate, threshold=0.0, labels_needed=None, **given)
     with_context = replace(
