@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from docutils import nodes
 from docutils.core import publish_doctree, publish_from_doctree
-from docutils.parsers.rst import Directive, directives, roles
+from docutils.parsers.rst import Directive, Parser, directives, roles
 from docutils.parsers.rst.languages import en
+from docutils.transforms.references import Substitutions
 
 from rerank.ingest.document import Document, clauses, counted, date_in
 from rerank.ingest.encoding import decoded
@@ -37,6 +39,8 @@ SAID = {  # what the page says before the arguments of a directive
     **{"deprecated": "Deprecated since version", "versionremoved": "Removed in version"},
     **{"deprecated-removed": "Deprecated since version", "seealso": "See also:"},
 }
+AROUND = re.compile(r"^( +:(?:prefix|suffix):.{,20}).*", re.M)  # the number of each section
+MOST_SUBSTITUTED = 100_000  # characters that the substitutions of a file print, all together
 CONDITIONAL = {"only", "ifconfig"}  # their argument is a condition, no text
 SETTINGS = {
     "file_insertion_enabled": False,  # no directive may read a file
@@ -47,6 +51,7 @@ SETTINGS = {
     "doctitle_xform": True,
     "syntax_highlight": "none",
     "_disable_config": True,
+    "line_length_limit": 2**31,  # docutils reads no file with a longer line
     "math_output": "MathML",
 }
 
@@ -83,17 +88,46 @@ class Unknown(Directive):  # type: ignore[misc]
         return [found]
 
 
+class _Bounded(Substitutions):  # type: ignore[misc]
+    """Substitutions, of which those after `MOST_SUBSTITUTED` characters print nothing."""
+
+    default_priority = Substitutions.default_priority - 1
+
+    def apply(self) -> None:
+        """Substitute, and note how many printed nothing."""
+        self.document.printed = self.document.unprinted = 0
+        for defined in self.document.substitution_defs.values():
+            defined.deepcopy = partial(self._copy, defined)
+        super().apply()
+
+    def _copy(self, defined: nodes.Element) -> nodes.Element:
+        self.document.printed += len(defined.astext()) + 1
+        if self.document.printed <= MOST_SUBSTITUTED:
+            return type(defined).deepcopy(defined)
+        self.document.unprinted += 1
+        return nodes.Element()
+
+
+class _Parser(Parser):  # type: ignore[misc]
+    """Of reStructuredText, with bounded substitutions."""
+
+    def get_transforms(self) -> list[Any]:
+        """What is done with the tree before it is read."""
+        return [*super().get_transforms(), _Bounded]
+
+
 def read(data: bytes) -> Document:
     """The document of a reStructuredText file; files that it includes are not read."""
     text, unread = decoded(data)
-    text = ROLE.sub(_of_role, text)
+    text = ROLE.sub(_of_role, AROUND.sub(r"\1", text))
     used = Counter(DIRECTIVE.findall(text))
     used["include"] += len(TABLE.findall(text))
     left_out = [counted(sum(used[n] for n in names), what) for what, names in UNREAD.items()]
     named = {name.lower() for name in used}  # as docutils looks them up
     for name in named.difference(en.directives) | NOTHING:
         directives.register_directive(name, Unknown)
-    tree = publish_doctree(text, settings_overrides=SETTINGS)
+    tree = publish_doctree(text, parser=_Parser(), settings_overrides=SETTINGS)
+    left_out.append(counted(tree.unprinted, "repeated substitution"))
     for image in tree.findall(nodes.image):
         image.attributes.setdefault("alt", "")
         image.attributes.pop("scale", None)  # it would open the picture

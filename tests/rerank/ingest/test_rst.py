@@ -118,3 +118,26 @@ def test_words_that_a_directive_or_a_role_prints_are_read() -> None:
     assert [block.text for block in read(page).blocks] == [
         *("Deprecated since version 2.0", "Added in version 3.2 New.", "size : int", "See PEP 8.")
     ]
+
+
+def test_what_is_repeated_is_bounded_and_counted() -> None:
+    """Substitutions, within each other too, and what stands around the number of each section."""
+    long = ".. |a| replace:: " + "word " * 1900 + "\n\n" + "|a|\n\n" * 300
+    nested = "".join(f".. |l{i}| replace:: " + f"|l{i - 1}| " * 10 + "\n" for i in range(1, 9))
+    deep = f".. |l0| replace:: {'word ' * 99}\n{nested}\n|l8|"
+    for text in (long, deep):
+        found = read(text.encode())
+        assert sum(len(block.text) for block in found.blocks) <= 100_000
+        assert found.skipped.endswith("repeated substitutions")
+    sections = "".join(f"T{i}\n=====\n\ntext\n\n" for i in range(99))
+    found = read(f".. sectnum::\n   :prefix: {'P' * 9000}\n\n{sections}".encode())
+    assert sum(len(block.text) for block in found.blocks) < 10_000
+    few = read(b".. |v| replace:: 1.2\n.. |n| replace:: Cairn |v|\n\nWe have |n|, not |v|.\n")
+    assert [few.blocks[0].text, few.skipped] == ["We have Cairn 1.2, not 1.2.", ""]
+
+
+def test_a_long_line_is_read() -> None:
+    """A paragraph on one line, as some programs write it, and what stands beside it."""
+    found = read(f"Before.\n\n{'the word is long, ' * 999}\n\nAfter.\n".encode())
+    assert sum(len(block.text) for block in found.blocks) > 17_000
+    assert "After." in found.blocks[-1].text
