@@ -23,7 +23,13 @@ from rerank.data.checks import is_url
 from rerank.data.records import passage_row
 from rerank.errors import InputError, RetrieverError, one_line, optional
 from rerank.filters import Where
-from rerank.inference.remote.client import seconds_of
+from rerank.inference.remote.client import (
+    PLAIN,
+    LargeAnswerError,
+    bounded,
+    bounded_async,
+    seconds_of,
+)
 from rerank.types import (
     AnyPassage,
     Assessment,
@@ -44,6 +50,8 @@ KEY = "RERANK_API_KEY"  # environment: the key, where none is passed
 TRIES = 3  # of a request that a busy server refuses, or that finds no server
 BUSY = (429, 503)
 LONGEST_WAIT = 30.0  # seconds between two tries, whatever the server asks for
+# what reading an answer of another form raises
+OTHER_FORM = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 Answer = TypeVar("Answer")
 Json = dict[str, Any]
 Given = Mapping[str, Any] | None
@@ -121,7 +129,12 @@ class Client:
 
     def __init__(self, url: str, *, key: str = "", timeout: float = 60.0) -> None:
         self.url = url
-        self._http = httpx.Client(base_url=url, timeout=timeout, headers=_headers(url, key))
+        self._http = httpx.Client(
+            base_url=url,
+            timeout=timeout,
+            headers=_headers(url, key),
+            event_hooks={"response": [bounded]},
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -156,7 +169,7 @@ class Client:
         for left in reversed(range(TRIES)):
             try:
                 came: _Came = self._http.post(call.path, content=content)
-            except httpx.HTTPError as error:
+            except _FAILED as error:
                 came = error
             if not left or (wait := _wait(came)) is None:
                 break
@@ -169,7 +182,12 @@ class AsyncClient:
 
     def __init__(self, url: str, *, key: str = "", timeout: float = 60.0) -> None:
         self.url = url
-        self._http = httpx.AsyncClient(base_url=url, timeout=timeout, headers=_headers(url, key))
+        self._http = httpx.AsyncClient(
+            base_url=url,
+            timeout=timeout,
+            headers=_headers(url, key),
+            event_hooks={"response": [bounded_async]},
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -202,7 +220,7 @@ class AsyncClient:
         for left in reversed(range(TRIES)):
             try:
                 came: _Came = await self._http.post(call.path, content=content)
-            except httpx.HTTPError as error:
+            except _FAILED as error:
                 came = error
             if not left or (wait := _wait(came)) is None:
                 break
@@ -210,7 +228,8 @@ class AsyncClient:
         return _read(self.url, call, came)
 
 
-_Came = httpx.Response | httpx.HTTPError
+_FAILED = (httpx.HTTPError, LargeAnswerError)
+_Came = httpx.Response | httpx.HTTPError | LargeAnswerError
 
 
 def _headers(url: str, key: str) -> dict[str, str]:
@@ -220,12 +239,12 @@ def _headers(url: str, key: str) -> dict[str, str]:
     if not (key.isascii() and key.isprintable()):
         raise InputError("the key has a character that no header can hold; expected one of ASCII")
     sent = {"Authorization": f"Bearer {key}"} if key else {}
-    return {"Content-Type": "application/json", **sent}
+    return {"Content-Type": "application/json", **PLAIN, **sent}
 
 
 def _wait(came: _Came) -> float | None:
     """Seconds until the next try; None if it would change nothing."""
-    if isinstance(came, httpx.HTTPError):
+    if isinstance(came, _FAILED):
         return 0.5 if isinstance(came, httpx.ConnectError) else None
     if came.status_code not in BUSY:
         return None
@@ -234,14 +253,14 @@ def _wait(came: _Came) -> float | None:
 
 
 def _read(url: str, call: _Call[Answer], came: _Came) -> Answer:
-    if isinstance(came, httpx.HTTPError):
+    if isinstance(came, _FAILED):
         raise RetrieverError(f"{url} does not answer: {one_line(came)}")
     try:
         answer = came.json()
         if came.is_success:
             return call.read(answer)
         why = str(answer["message"])
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except OTHER_FORM as error:
         status = f"{url} answers {came.status_code}"
         raise RetrieverError(f"{status}, and not as `rerank serve` does: {error!r:.200}") from None
     refused = 400 <= came.status_code < 500 and came.status_code not in BUSY

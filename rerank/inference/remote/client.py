@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -275,18 +275,34 @@ class LargeAnswerError(Exception):
 def bounded(response: Any) -> None:
     """Bound the body of an answer, of an error too; a hook of clients that ask for it `PLAIN`."""
     read = response.iter_raw
+    response.iter_raw = lambda chunk_size=None: map(_counter(response), read(chunk_size))
 
-    def parts(chunk_size: int | None = None) -> Iterator[bytes]:
+
+async def bounded_async(response: Any) -> None:
+    """As `bounded`, of an asynchronous client."""
+    read, count = response.aiter_raw, _counter(response)
+
+    async def parts(chunk_size: int | None = None) -> AsyncIterator[bytes]:
+        async for part in read(chunk_size):
+            yield count(part)
+
+    response.aiter_raw = parts
+
+
+def _counter(response: Any) -> Callable[[bytes], bytes]:
+    """Returns each part of a body as it is; a LargeAnswerError after too many bytes."""
+    size = 0
+
+    def count(part: bytes) -> bytes:
+        nonlocal size
+        size += len(part)
         if response.headers.get("content-encoding", "identity") != "identity":
             raise LargeAnswerError("it is compressed, though the request accepts that of none")
-        size = 0
-        for part in read(chunk_size):
-            size += len(part)
-            if size > LARGEST:
-                raise LargeAnswerError(f"it has more than {LARGEST:,} bytes")
-            yield part
+        if size > LARGEST:
+            raise LargeAnswerError(f"it has more than {LARGEST:,} bytes")
+        return part
 
-    response.iter_raw = parts
+    return count
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from server import serving
 from rerank import AsyncClient, Client
 from rerank.assessment.model import CalibratedReranker
 from rerank.errors import FilterError, InputError, RetrieverError
+from rerank.inference.remote.client import LARGEST
 from rerank.types import Assessment, Passage, Query
 
 
@@ -110,6 +112,45 @@ def test_a_busy_server_is_asked_again() -> None:
         thread.join()
     with Client("http://127.0.0.1:9") as client, pytest.raises(RetrieverError, match="not answer"):
         client.search("a question")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b" " * (LARGEST + 1), "more than"),
+        (b"[" * 200_000, "not as `rerank serve`"),
+        (b'{"ranking": ["a"]}', "not as `rerank serve`"),
+        (b'{"ranking": [{"doc_id": "a", "relevance": 1%s}]}' % (b"0" * 400), "not as"),
+    ],
+)
+def test_a_server_of_another_kind_costs_a_bounded_answer(content: bytes, said: str) -> None:
+    """Whatever it sends is an error of the library, and no more is read than an answer may have."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Nothing is printed."""
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):  # the client has left
+                self.wfile.write(content)
+
+    async def wait(url: str) -> None:
+        async with AsyncClient(url) as client:
+            await client.search("a question")
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as http:
+        thread = threading.Thread(target=http.serve_forever, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{http.server_port}"
+        with Client(url) as client, pytest.raises(RetrieverError, match=said):
+            client.search("a question")
+        with pytest.raises(RetrieverError, match=said):
+            asyncio.run(wait(url))
+        http.shutdown()
+        thread.join()
 
 
 def test_awaiting_a_model(model: CalibratedReranker, queries: list[str]) -> None:
