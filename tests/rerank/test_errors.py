@@ -18,6 +18,7 @@ from rerank.errors import (
     RerankError,
     RetrieverError,
     TrackingError,
+    command_line,
     led_to,
     missing_extra,
 )
@@ -83,3 +84,9 @@ def test_the_command_of_a_missing_extra_works_as_printed(
     assert str(error) == (
         f"the extra [track] is not installed (No module named 'mlflow'): pip install {asked}"
     )
+
+
+def test_a_path_that_begins_as_an_option_can_be_pasted() -> None:
+    """Only paths have a folder before them; options stay."""
+    told = command_line("label", Path("-m/a b"), "--out", Path("-o"))
+    assert told == "rerank label './-m/a b' --out ./-o"

@@ -55,6 +55,7 @@ part(SimpleNamespace(settings=SimpleNamespace(otlp="http://localhost:4318")))
 """
 USES = {  # code that needs the library, and no other that is missing
     "fastapi": SERVE,
+    "h11": SERVE,
     "chardet": "import rerank.ingest.encoding",
     "docutils": "import rerank.ingest.rst",
     "haystack-ai": "import rerank.adapters.haystack",
