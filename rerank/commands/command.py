@@ -16,6 +16,7 @@ from dataclasses import dataclass, is_dataclass, replace
 from typing import Annotated, Any, NamedTuple, NoReturn, Union, get_args, get_origin, get_type_hints
 
 from rerank.config import NOUNS, Option, check_option
+from rerank.data.checks import is_encodable
 from rerank.errors import InputError, nearest
 from rerank.process import chosen
 
@@ -160,7 +161,10 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors name the nearest valid word."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse; arguments and flags may be mixed."""
+        """Parse; arguments and flags may be mixed. Each must be text, as URLs and JSON are."""
+        for word in args or ():
+            if not is_encodable(word):
+                self.error(f"{word!r:.200} holds bytes that are not UTF-8; expected another name")
         options, unknown = self.parse_known_intermixed_args(args, namespace)
         if unknown:
             hint = nearest(unknown[0], re.findall(r"--[\w-]+", self.format_help()))

@@ -102,3 +102,15 @@ def test_what_evaluate_measures_is_a_model_or_predictions(
     assert str(tmp_path / name) in message
     assert "model folder" in message
     assert "file of predictions" in message
+
+
+@pytest.mark.parametrize("command", ["quickstart", "watch journal", "data ingest", "calibrate"])
+def test_a_name_that_is_no_text_is_refused_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """No URL of a database holds it, and nothing is done before that is noticed."""
+    out = tmp_path / "out\udcff"
+    first = f"sqlite:///{out}" if command == "watch journal" else tmp_path
+    rest = () if command == "watch journal" else ("--out", out)
+    assert "UTF-8" in refused(capsys, *command.split(), first, *rest)
+    assert not list(tmp_path.iterdir())
