@@ -124,7 +124,7 @@ def quotas(groups: Path = Path("/proc/self/cgroup"), mounts: Path = CGROUPS) -> 
     In a container the path of a group may be the host's; what is mounted is then the group itself.
     """
     try:
-        lines = groups.read_text(encoding="utf-8").splitlines()
+        lines = groups.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
         return
     for line in lines:
@@ -137,7 +137,7 @@ def quotas(groups: Path = Path("/proc/self/cgroup"), mounts: Path = CGROUPS) -> 
         for mount in (mounts / kinds, mounts / ("cpu" if kinds else "unified")):
             for group in (inner, *inner.parents):
                 folder = mount / group.relative_to("/")
-                with suppress(OSError, ValueError):  # no such group, or no quota: "max"
+                with suppress(OSError, ValueError, ZeroDivisionError):  # none, or "max"
                     texts = [(folder / name).read_text(encoding="utf-8") for name in names]
                     quota, period = map(int, " ".join(texts).split())
                     if quota > 0:

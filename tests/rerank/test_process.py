@@ -156,3 +156,14 @@ def test_quotas_of_control_groups_bound_the_cores(
     given = list(quotas(tmp_path / "cgroup", tmp_path / "mounted"))
     assert list(dict.fromkeys(given)) == expected
     assert list(quotas(tmp_path / "none", tmp_path)) == []
+
+
+def test_a_control_group_may_have_any_name_and_no_period(tmp_path: Path) -> None:
+    """Its name is bytes, as that of any folder, and what is no quota bounds nothing."""
+    groups = tmp_path / "cgroup"
+    groups.write_bytes(b"0::/a\xff\n")
+    inner = tmp_path / os.fsdecode(b"a\xff")
+    inner.mkdir()
+    (inner / "cpu.max").write_text("150000 100000\n")
+    (tmp_path / "cpu.max").write_text("100000 0\n")
+    assert list(quotas(groups, tmp_path)) == [2]
