@@ -1,7 +1,7 @@
 """One page of a PDF as a person sees it: lines in reading order, and what is not read.
 
-Text that leaves no trace on the page, such as white on white, is not read, nor is text that an
-annotation strikes out; the invisible text that OCR sets upon a scan is. Values of fields and free
+Text that leaves no trace on the page, such as white on white, is not read, nor is text that a line
+or an annotation strikes out; the invisible text that OCR sets upon a scan is. Values of fields and free
 text stand where they are on the page. Comments appear on a click, so they are counted only.
 """
 
@@ -14,7 +14,7 @@ import unicodedata
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from ctypes import byref, c_float, c_int, c_size_t, c_void_p
+from ctypes import byref, c_double, c_float, c_int, c_size_t, c_void_p
 from dataclasses import dataclass, field
 from itertools import repeat
 from statistics import median_low
@@ -28,7 +28,8 @@ from pypdfium2 import PdfDocument, PdfiumError, PdfPage, PdfTextPage
 from rerank.ingest.document import one_line
 from rerank.ingest.encoding import CONTROLS
 from rerank.ingest.pdf_lines import GAP, Box, Piece, lines, placed, with_raised_digits
-from rerank.ingest.pdf_painted import PICTURE, Painted, bare
+from rerank.ingest.pdf_painted import PICTURE, Painted, bare, meet
+from rerank.ingest.pdf_struck import Letters, are_struck, joined, may_strike, turned
 
 MAX_OBJECTS = 2_000  # of a page, that are looked at for pictures
 MAX_ANNOTATIONS = 5_000  # of a page
@@ -67,15 +68,11 @@ HIDDEN = pdfium.FPDF_ANNOT_FLAG_HIDDEN | pdfium.FPDF_ANNOT_FLAG_NOVIEW
 PASSWORD = 1 << 13  # flag of a text field
 FILLED = np.zeros(9, bool)  # by the mode of rendering, of which -1 is unknown
 FILLED[[pdfium.FPDF_TEXTRENDERMODE_FILL, pdfium.FPDF_TEXTRENDERMODE_FILL_CLIP]] = True
-TURNED = {  # by quarters: what is left, bottom, right and top of a box when its text is upright
-    1: ((3, 0, 1, 2), (-1, 1, -1, 1)),
-    2: ((2, 3, 0, 1), (-1, -1, -1, -1)),
-    3: ((1, 2, 3, 0), (1, -1, 1, -1)),
-}
 Array = NDArray[Any]
 
 
 BOX_AT = bare(pdfium.FPDFText_GetLooseCharBox)
+INK_AT, ORIGIN_AT = bare(pdfium.FPDFText_GetCharBox), bare(pdfium.FPDFText_GetCharOrigin)
 OBJECT_AT = bare(pdfium.FPDFText_GetTextObject, c_size_t)
 ANGLE_AT = bare(pdfium.FPDFText_GetCharAngle, c_float)
 IS_UNMAPPED_AT = bare(pdfium.FPDFText_HasUnicodeMapError)
@@ -100,16 +97,17 @@ def read_page(pdf: PdfDocument, number: int) -> Page:
     found = Page()
     values, struck, drawn = _annotations(pdf, page, found.left_out)
     page = _flattened(pdf, number, drawn) if drawn else page
-    runs = _Runs(page, page.get_textpage(), by_word=bool(values or struck))
+    runs = _Runs(page, page.get_textpage(), struck, by_word=bool(values))
     is_seen = runs.are_seen()
     found.left_out["invisible words"] = runs.unseen + runs.words(~is_seen)
+    found.left_out["deleted words"] = runs.struck
     found.is_unreadable = runs.is_unreadable(is_seen)
     on_page, turn = list[Piece](), 0
     if not found.is_unreadable:
-        on_page, turn = runs.pieces(is_seen & ~runs.are_within(struck))
+        on_page, turn = runs.pieces(is_seen)
         found.is_picture = _is_picture(page, sum(len(p.text.replace(" ", "")) for p in on_page))
     for name, text, box in values:
-        placed(on_page, text, Box(*_turned(np.array(box), turn).tolist()), name=name)
+        placed(on_page, text, Box(*turned(np.array(box), turn).tolist()), name=name)
     sized = [(line, size) for text, size in lines(on_page) if (line := one_line(text))]
     found.lines = [line for line, _ in sized]
     usual = median_low(size for _, size in sized) if sized else 0
@@ -125,7 +123,9 @@ class _Runs:
     Calls of PDFium take most of the time, so what a text object has in common is asked once.
     """
 
-    def __init__(self, page: PdfPage, text: PdfTextPage, *, by_word: bool) -> None:
+    def __init__(
+        self, page: PdfPage, text: PdfTextPage, struck: Sequence[Box], *, by_word: bool
+    ) -> None:
         self._page, self._raw = page, ctypes.cast(text.raw, c_void_p)
         self._signs = _signs(text)
         self._signs = ACCENTED.sub(self._accented, self._signs)
@@ -159,6 +159,8 @@ class _Runs:
             if not is_cut.any():
                 break
             apart |= is_cut[np.cumsum(begins) - 1]
+        spans = starts[first], ends[last] + hyphens[last]
+        self.struck = self._strike(painted.lines(), np.array(struck), boxes, turns[first], spans)
         sizes = (boxes[:, 2:] - boxes[:, :2])[np.arange(len(first)), 1 - turns[first] % 2]
         is_small = (sizes < SMALLEST * min(1, page.get_height() / 800)) & (turns[first] >= 0)
         kept = np.all((boxes[:, :2] <= edges[2:]) & (boxes[:, 2:] >= edges[:2]), axis=1) & ~is_small
@@ -189,12 +191,56 @@ class _Runs:
             self._unmapped |= 2 * (lost[ends] - lost[starts]) > ends - starts
             texts = [_shown(text) for text in texts]
         for i in np.flatnonzero(is_mixed):
-            upright = _turned(self._boxes(np.arange(starts[i], ends[i])), self._turns[i])
+            upright = turned(self._boxes(np.arange(starts[i], ends[i])), self._turns[i])
             word = map(_shown, self._signs[starts[i] : ends[i]])
             boxes = map(Box._make, upright.tolist())
             texts[i] = with_raised_digits(list(zip(word, boxes, strict=True)))
             texts[i] += "-" * bool(hyphens[i])
         return texts
+
+    def _strike(
+        self, lines: Array, marks: Array, boxes: Array, turns: Array, spans: tuple[Array, Array]
+    ) -> int:
+        """Take away what lines strike, and what marks of annotations cover; its words."""
+        is_struck = np.zeros(len(self._signs), bool)
+        for turn in np.unique(turns[turns >= 0]).tolist():
+            across = joined(turned(lines, turn))
+            own = np.flatnonzero(turns == turn)
+            for line, runs in may_strike(across, turned(boxes[own], turn)):
+                at = self._letters(spans, own[runs])
+                is_struck[at] |= are_struck(line, self._placed(at, turn))
+        if marks.size:
+            runs = np.flatnonzero(meet(boxes[:, None], marks).any(1))
+            at = self._letters(spans, runs)
+            around = self._boxes(at)
+            middle = (around[:, :2] + around[:, 2:])[:, None] / 2
+            is_within = (middle >= marks[:, :2]) & (middle <= marks[:, 2:])
+            is_struck[at] |= is_within.all(2).any(1)
+        if not is_struck.any():
+            return 0
+        pairs = list(zip(self._signs, is_struck.tolist(), strict=True))
+        self._signs = "".join(NOTHING if gone else sign for sign, gone in pairs)
+        self._kinds[:-1][is_struck] = SPECIAL
+        return _words("".join(sign if gone or sign.isspace() else NOTHING for sign, gone in pairs))
+
+    def _letters(self, spans: tuple[Array, Array], runs: Array) -> Array:
+        """The indices of the characters of runs that are not blank."""
+        at = np.concatenate([np.arange(spans[0][i], spans[1][i]) for i in runs.tolist()])
+        return at[self._kinds[at] & (BLANK | HYPHEN) != BLANK]
+
+    def _placed(self, at: Array, turn: int) -> Letters:
+        """These characters with their boxes."""
+        inks, origins = (c_double * (4 * len(at)))(), (c_double * (2 * len(at)))()
+        for i, index in enumerate(at.tolist()):
+            INK_AT(self._raw, index, *(byref(inks, 32 * i + j) for j in (0, 16, 8, 24)))
+            ORIGIN_AT(self._raw, index, byref(origins, 16 * i), byref(origins, 16 * i + 8))
+        points = np.frombuffer(origins).reshape(-1, 2)
+        return Letters(
+            turned(self._boxes(at), turn),
+            turned(np.frombuffer(inks).reshape(-1, 4), turn),
+            turned(np.hstack([points, points]), turn)[:, 1],
+            np.array([self._signs[i].isalnum() for i in at.tolist()], bool),
+        )
 
     def _ask(self, what: Callable[..., Any], indices: Array) -> Array:
         asked = map(what, repeat(self._raw), indices.tolist())
@@ -242,12 +288,6 @@ class _Runs:
         """The number of words of these runs."""
         return sum(_words(self._texts[i]) for i in np.flatnonzero(which))
 
-    def are_within(self, boxes: Sequence[Box]) -> Array:
-        """Which runs have their middle in one of the boxes."""
-        middle = ((self._around[:, :2] + self._around[:, 2:]) / 2)[:, None]
-        edges = np.array(boxes).reshape(-1, 4)
-        return np.asarray(((middle >= edges[:, :2]) & (middle <= edges[:, 2:])).all(2).any(1))
-
     def is_unreadable(self, which: Array) -> bool:
         """Whether the letters of these runs are wrong, as their fonts do not say what they are.
 
@@ -270,7 +310,7 @@ class _Runs:
         turns = self._turns[kept]
         number = np.bincount(turns + 1, self._words[kept], minlength=5)
         turn = max(range(SLANTED, 4), key=lambda turn: (number[turn + 1], turn == 0))
-        boxes = _turned(self._around[kept], turn)
+        boxes = turned(self._around[kept], turn)
         heights = boxes[:, 3] - boxes[:, 1]
         new_row = _changes(self._rows[kept]) | _changes(turns)
         tallest = np.maximum(heights[1:], heights[:-1])
@@ -313,12 +353,6 @@ def _signs(text: PdfTextPage) -> str:
 def _shown(text: str) -> str:
     """The text as read: without ligatures and without characters of private fonts."""
     return GONE.sub("", text.translate(SHOWN))
-
-
-def _turned(boxes: Array, turn: int) -> Array:
-    """The boxes, in the last axis, as they lie when their text is upright."""
-    order, signs = TURNED.get(turn, ((0, 1, 2, 3), (1, 1, 1, 1)))
-    return np.asarray(boxes[..., order] * signs)
 
 
 def _core(box: Array, turn: int) -> Array:

@@ -1,4 +1,4 @@
-"""What a page of a PDF paints, in its order: whether something may hide a text of it.
+"""What a page of a PDF paints, in its order: whether something may hide or strike a text of it.
 
 That is a suspicion: bounds may be larger than what is painted, and colours may be mixed. Who has
 one draws the page and looks.
@@ -20,6 +20,8 @@ MAX_OBJECTS = 20_000  # of a page, that are looked at
 MAX_PAIRS = 30_000_000  # of a text and a fill of a page, that are compared
 DEEPEST = 4  # of objects within others
 THINNEST = 3  # points of what may cover letters; a line is thinner
+LINE = 8  # points of a line through large letters, at most
+PALE = 230  # of 255, from which a colour is not seen on paper
 MAX_CORNERS = 50  # of a path that clips
 ALIKE = 12  # difference of two colours, of 255, that is not seen
 PICTURE = 2
@@ -38,6 +40,7 @@ OBJECT_IN_PAGE = bare(pdfium.FPDFPage_GetObject, c_size_t)
 OBJECT_IN_FORM = bare(pdfium.FPDFFormObj_GetObject, c_size_t)
 TYPE_OF, BOUNDS_OF = bare(pdfium.FPDFPageObj_GetType), bare(pdfium.FPDFPageObj_GetBounds)
 COLOUR_OF, DRAWN_AS = bare(pdfium.FPDFPageObj_GetFillColor), bare(pdfium.FPDFPath_GetDrawMode)
+STROKE_OF = bare(pdfium.FPDFPageObj_GetStrokeColor)
 CLIP_OF = bare(pdfium.FPDFPageObj_GetClipPath, c_size_t)
 PATHS_IN = bare(pdfium.FPDFClipPath_CountPaths)
 CORNERS_IN = bare(pdfium.FPDFClipPath_CountPathSegments)
@@ -58,6 +61,7 @@ class Painted:
         self._clips = np.tile(EVERYWHERE, (len(texts), 1))
         at = {address: i for i, address in enumerate(texts.tolist())}
         fills, clips = list[tuple[float, ...]](), dict[tuple[int, ...], Any]()
+        lines = list[tuple[float, ...]]()
         for place, (one, kind, matrix) in zip(range(MAX_OBJECTS), _walk(page), strict=False):
             if kind == pdfium.FPDF_PAGEOBJ_TEXT and one in at:
                 self._places[at[one]] = place
@@ -65,8 +69,14 @@ class Painted:
                 clip = NOWHERE if is_in_layer else _clip(c_void_p(one), matrix, clips)
                 self._clips[at[one]] = clip
             elif kind != pdfium.FPDF_PAGEOBJ_TEXT and (fill := _fill(c_void_p(one), kind, matrix)):
-                fills.append((place, *fill))
+                *box, red, green, blue, is_stroke = fill
+                thickness = min(box[2] - box[0], box[3] - box[1])
+                if thickness >= THINNEST and not is_stroke:
+                    fills.append((place, *fill[:-1]))
+                if thickness < LINE and min(red, green, blue) <= PALE:
+                    lines.append((place, *box))
         self._fills = np.array(fills, float).reshape(-1, 8)
+        self._lines = np.array(lines, float).reshape(-1, 5)
 
     def may_hide(self, boxes: Array, of: Array) -> Array:
         """Whether texts with these boxes, parts of the text objects `of`, may be hidden.
@@ -74,18 +84,27 @@ class Painted:
         0 if not, `PICTURE` if by a picture, whose colours are not known, and else 1.
         """
         clips, places, colours = self._clips[of], self._places[of], self._colours[of, :3]
-        found = (~_meet(boxes, clips)).astype(int)
+        found = (~meet(boxes, clips)).astype(int)
         for start in range(0, min(len(self._fills), MAX_PAIRS // (len(boxes) + 1)), TOGETHER):
             fills = self._fills[start : start + TOGETHER]
-            text, fill = np.nonzero(_meet(boxes[:, None], fills[:, 1:5]))
+            text, fill = np.nonzero(meet(boxes[:, None], fills[:, 1:5]))
             is_alike = np.abs(fills[fill, 5:] - colours[text]).max(1, initial=0) <= ALIKE
             hides = (fills[fill, 0] > places[text]) | is_alike
             kinds = np.where(fills[fill, 5] == UNKNOWN, PICTURE, 1)
             np.maximum.at(found, text[hides], kinds[hides])
         return np.where(places >= 0, found, 0)
 
+    def lines(self) -> Array:
+        """The boxes of thin lines that no fill covers."""
+        is_covered = np.zeros(len(self._lines), bool)
+        for start in range(0, min(len(self._fills), MAX_PAIRS // (len(is_covered) + 1)), TOGETHER):
+            fills = self._fills[start : start + TOGETHER]
+            is_below = self._lines[:, None, 0] < fills[:, 0]
+            is_covered |= (is_below & meet(self._lines[:, None, 1:], fills[:, 1:5])).any(1)
+        return self._lines[~is_covered, 1:]
 
-def _meet(boxes: Array, others: Array) -> Array:
+
+def meet(boxes: Array, others: Array) -> Array:
     meet = (boxes[..., :2] < others[..., 2:]) & (boxes[..., 2:] > others[..., :2])
     return np.asarray(meet.all(axis=-1))
 
@@ -116,21 +135,20 @@ def _walk(page: PdfPage) -> Iterator[tuple[int, int, Array | None]]:
 
 def _fill(one: c_void_p, kind: int, matrix: Array | None) -> tuple[float, ...] | None:
     """The box and the colour of what an object fills; `UNKNOWN` for that of a picture."""
-    colour = [UNKNOWN] * 3
-    if kind == pdfium.FPDF_PAGEOBJ_PATH:
-        mode, is_drawn, rgba = c_int(), c_int(), (c_uint * 4)()
-        if not DRAWN_AS(one, byref(mode), byref(is_drawn)) or not mode.value:
-            return None
-        if COLOUR_OF(one, *(byref(rgba, i) for i in range(0, 16, 4))):
-            colour = rgba[:3]
-    elif kind == pdfium.FPDF_PAGEOBJ_FORM:
+    if kind in (pdfium.FPDF_PAGEOBJ_TEXT, pdfium.FPDF_PAGEOBJ_FORM):
         return None
-    edges = (c_float * 4)()
+    edges, rgba = (c_float * 4)(), (c_uint * 4)(*[UNKNOWN] * 4)
     if not BOUNDS_OF(one, *(byref(edges, i) for i in range(0, 16, 4))):
         return None
-    box = _moved(np.array(edges).reshape(2, 2), matrix)
-    is_thin = min(box[2] - box[0], box[3] - box[1]) < THINNEST
-    return None if is_thin else (*box, *colour)
+    box = tuple(edges) if matrix is None else _moved(np.array(edges).reshape(2, 2), matrix)
+    if kind == pdfium.FPDF_PAGEOBJ_PATH:
+        mode, is_drawn = c_int(), c_int()
+        DRAWN_AS(one, byref(mode), byref(is_drawn))
+        is_line = not mode.value and min(box[2] - box[0], box[3] - box[1]) < LINE
+        if not mode.value and not (is_drawn.value and is_line):
+            return None
+        (COLOUR_OF if mode.value else STROKE_OF)(one, *(byref(rgba, i) for i in range(0, 16, 4)))
+    return (*box, *rgba[:3], bool(kind == pdfium.FPDF_PAGEOBJ_PATH and not mode.value))
 
 
 def _clip(one: c_void_p, matrix: Array | None, known: dict[tuple[int, ...], Any]) -> Any:
