@@ -1,8 +1,8 @@
 """One page of a PDF as a person sees it: lines in reading order, and what is not read.
 
 Text that leaves no trace on the page, such as white on white, is not read, nor is text that a line
-or an annotation strikes out; the invisible text that OCR sets upon a scan is. Values of fields and free
-text stand where they are on the page. Comments appear on a click, so they are counted only.
+or an annotation strikes out; the invisible text that OCR sets upon a scan is. Values of fields and
+free text stand where they are on the page. Comments appear on a click, so they are counted only.
 """
 
 from __future__ import annotations
@@ -127,6 +127,7 @@ class _Runs:
         self, page: PdfPage, text: PdfTextPage, struck: Sequence[Box], *, by_word: bool
     ) -> None:
         self._page, self._raw = page, ctypes.cast(text.raw, c_void_p)
+        self.struck = 0  # words
         self._signs = _signs(text)
         self._signs = ACCENTED.sub(self._accented, self._signs)
         kinds = KINDS[np.frombuffer(f" {self._signs} ".encode("utf-32-le"), np.uint32)]
@@ -160,7 +161,8 @@ class _Runs:
                 break
             apart |= is_cut[np.cumsum(begins) - 1]
         spans = starts[first], ends[last] + hyphens[last]
-        self.struck = self._strike(painted.lines(), np.array(struck), boxes, turns[first], spans)
+        gone = self._strike(painted.lines(), np.array(struck), boxes, turns[first], spans)
+        hyphens &= ~gone[ends]
         sizes = (boxes[:, 2:] - boxes[:, :2])[np.arange(len(first)), 1 - turns[first] % 2]
         is_small = (sizes < SMALLEST * min(1, page.get_height() / 800)) & (turns[first] >= 0)
         kept = np.all((boxes[:, :2] <= edges[2:]) & (boxes[:, 2:] >= edges[:2]), axis=1) & ~is_small
@@ -200,8 +202,8 @@ class _Runs:
 
     def _strike(
         self, lines: Array, marks: Array, boxes: Array, turns: Array, spans: tuple[Array, Array]
-    ) -> int:
-        """Take away what lines strike, and what marks of annotations cover; its words."""
+    ) -> Array:
+        """Take away what lines strike and marks of annotations cover, and say which signs it is."""
         is_struck = np.zeros(len(self._signs), bool)
         for turn in np.unique(turns[turns >= 0]).tolist():
             across = joined(turned(lines, turn))
@@ -210,35 +212,39 @@ class _Runs:
                 at = self._letters(spans, own[runs])
                 is_struck[at] |= are_struck(line, self._placed(at, turn))
         if marks.size:
-            runs = np.flatnonzero(meet(boxes[:, None], marks).any(1))
+            runs = np.flatnonzero(meet(boxes[:, None], marks).any(axis=1))
             at = self._letters(spans, runs)
             around = self._boxes(at)
-            middle = (around[:, :2] + around[:, 2:])[:, None] / 2
-            is_within = (middle >= marks[:, :2]) & (middle <= marks[:, 2:])
-            is_struck[at] |= is_within.all(2).any(1)
-        if not is_struck.any():
-            return 0
-        pairs = list(zip(self._signs, is_struck.tolist(), strict=True))
-        self._signs = "".join(NOTHING if gone else sign for sign, gone in pairs)
-        self._kinds[:-1][is_struck] = SPECIAL
-        return _words("".join(sign if gone or sign.isspace() else NOTHING for sign, gone in pairs))
+            middle = np.tile((around[:, :2] + around[:, 2:]) / 2, 2)
+            is_struck[at] |= meet(middle[:, None], marks).any(axis=1)
+        is_struck &= self._kinds[:-1] & (BLANK | HYPHEN) != BLANK
+        if is_struck.any():
+            pairs = list(zip(self._signs, is_struck.tolist(), strict=True))
+            self._signs = "".join(NOTHING if gone else sign for sign, gone in pairs)
+            self._kinds[:-1][is_struck] = SPECIAL
+            texts = (sign if gone or sign.isspace() else NOTHING for sign, gone in pairs)
+            self.struck = _words("".join(texts))
+        return np.append(is_struck, False)
 
     def _letters(self, spans: tuple[Array, Array], runs: Array) -> Array:
-        """The indices of the characters of runs that are not blank."""
-        at = np.concatenate([np.arange(spans[0][i], spans[1][i]) for i in runs.tolist()])
-        return at[self._kinds[at] & (BLANK | HYPHEN) != BLANK]
+        """The indices of the characters of runs, with blanks between and beside their words."""
+        ends = spans[1] + (self._kinds[spans[1]] == BLANK)
+        starts = spans[0] - (self._kinds[spans[0] - 1] == BLANK)
+        at = np.unique(np.concatenate([np.arange(starts[i], ends[i]) for i in runs.tolist()]))
+        at = at[(at >= 0) & (at < len(self._signs))]
+        return np.asarray(at[self._kinds[at] & (LINE_END | HYPHEN) != LINE_END])
 
     def _placed(self, at: Array, turn: int) -> Letters:
         """These characters with their boxes."""
-        inks, origins = (c_double * (4 * len(at)))(), (c_double * (2 * len(at)))()
-        for i, index in enumerate(at.tolist()):
-            INK_AT(self._raw, index, *(byref(inks, 32 * i + j) for j in (0, 16, 8, 24)))
-            ORIGIN_AT(self._raw, index, byref(origins, 16 * i), byref(origins, 16 * i + 8))
-        points = np.frombuffer(origins).reshape(-1, 2)
+        found = (c_double * (6 * len(at)))()
+        for i, index in zip(range(0, ctypes.sizeof(found), 48), at.tolist(), strict=True):
+            INK_AT(self._raw, index, *(byref(found, i + j) for j in (0, 16, 8, 24)))
+            ORIGIN_AT(self._raw, index, byref(found, i + 32), byref(found, i + 40))
+        placed = np.array(found).reshape(-1, 6)
         return Letters(
             turned(self._boxes(at), turn),
-            turned(np.frombuffer(inks).reshape(-1, 4), turn),
-            turned(np.hstack([points, points]), turn)[:, 1],
+            turned(placed[:, :4], turn),
+            turned(placed[:, [4, 5, 4, 5]], turn)[:, 1],
             np.array([self._signs[i].isalnum() for i in at.tolist()], bool),
         )
 

@@ -105,6 +105,7 @@ class Painted:
 
 
 def meet(boxes: Array, others: Array) -> Array:
+    """Which boxes share more than an edge with others, over the last axis."""
     meet = (boxes[..., :2] < others[..., 2:]) & (boxes[..., 2:] > others[..., :2])
     return np.asarray(meet.all(axis=-1))
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 APART = 0.5  # points between the parts of a line, at most
 THICK = 0.25  # of a line over the height of its text, at most
 LOW, HIGH = 0.2, 0.85  # where it crosses its letters, over the height of the highest
-OUTSIDE, INSIDE = 0.4, 0.15  # of its ends from those of its letters, over the height of the text
+OUTSIDE, INSIDE = 0.4, 0.15  # of it beyond its letters, or of them beyond it, over their height
 CROSSED = 0.6  # share of the letters along a line that it crosses in the middle, at least
 TURNED = {  # by quarters: what is left, bottom, right and top of a box when its text is upright
     1: ((3, 0, 1, 2), (-1, 1, -1, 1)),
@@ -60,7 +60,8 @@ def may_strike(lines: Array, texts: Array) -> Iterator[tuple[Array, Array]]:
     middle, pad = (lines[:, 1] + lines[:, 3]) / 2, OUTSIDE * (texts[:, 3] - texts[:, 1])
     left, right = texts[:, 0] - pad, texts[:, 2] + pad
     for line, height in zip(lines, middle.tolist(), strict=True):
-        at = np.flatnonzero((texts[:, 1] < height) & (height < texts[:, 3]) & (left < line[2]) & (line[0] < right))
+        is_beside = (texts[:, 1] < height) & (height < texts[:, 3])
+        at = np.flatnonzero(is_beside & (left < line[2]) & (line[0] < right))
         if len(at) and left[at].min() < line[0] and line[2] < right[at].max():
             yield line, at
 
@@ -74,15 +75,16 @@ def are_struck(line: Array, letters: Letters) -> Array:
     found = (left < along) & (along < right) & (around[:, 1] < middle) & (middle < around[:, 3])
     crossed = found & letters.is_letter
     if not crossed.any():
-        return crossed
+        return np.asarray(crossed)
     size = np.median(around[crossed, 3] - around[crossed, 1])
-    share = (middle - letters.base) / (ink[crossed, 3] - letters.base[crossed]).max()
-    is_middle = (share > LOW) & (share < HIGH) & (ink[:, 1] < middle) & (middle < ink[:, 3])
+    tallest = (ink[crossed, 3] - letters.base[crossed]).max()
+    is_middle = (middle - letters.base > LOW * tallest) & (middle - letters.base < HIGH * tallest)
+    is_middle &= (ink[:, 1] < middle) & (middle < ink[:, 3])
     before, after = around[found, 0].min() - left, right - around[found, 2].max()
-    is_struck = (
+    is_struck = bool(
         top - bottom < THICK * size
         and is_middle[crossed].mean() >= CROSSED
         and -INSIDE * size < min(before, after)
-        and max(before, after) < OUTSIDE * size
+        and before + after < OUTSIDE * size
     )
-    return found & is_struck
+    return np.asarray(found & is_struck)
