@@ -62,7 +62,8 @@ class Painted:
         at = {address: i for i, address in enumerate(texts.tolist())}
         fills, clips = list[tuple[float, ...]](), dict[tuple[int, ...], Any]()
         lines = list[tuple[float, ...]]()
-        for place, (one, kind, matrix) in zip(range(MAX_OBJECTS), _walk(page), strict=False):
+        walk = _walk(page)
+        for place, (one, kind, matrix, around) in zip(range(MAX_OBJECTS), walk, strict=False):
             if kind == pdfium.FPDF_PAGEOBJ_TEXT and one in at:
                 self._places[at[one]] = place
                 is_in_layer = _is_in_layer(c_void_p(one))
@@ -74,7 +75,9 @@ class Painted:
                 if thickness >= THINNEST and not is_stroke:
                     fills.append((place, *fill[:-1]))
                 if thickness < LINE and min(red, green, blue) <= PALE:
-                    lines.append((place, *box))
+                    clip = _clip(c_void_p(one), matrix, clips)
+                    if meet(np.array(box), clip) and meet(np.array(box), around):
+                        lines.append((place, *box))
         self._fills = np.array(fills, float).reshape(-1, 8)
         self._lines = np.array(lines, float).reshape(-1, 5)
 
@@ -110,20 +113,23 @@ def meet(boxes: Array, others: Array) -> Array:
     return np.asarray(meet.all(axis=-1))
 
 
-def _walk(page: PdfPage) -> Iterator[tuple[int, int, Array | None]]:
-    """Each object with its kind and the matrix around it; None in the page itself."""
-    forms: list[tuple[Iterator[int], Array | None]] = []
+def _walk(page: PdfPage) -> Iterator[tuple[int, int, Array | None, Array]]:
+    """Each object with its kind, and the matrix and the clip of the one around it.
+
+    The matrix is None in the page itself.
+    """
+    forms: list[tuple[Iterator[int], Array | None, Array]] = []
     raw = ctypes.cast(page.raw, c_void_p)
     count = pdfium.FPDFPage_CountObjects(page)
-    forms.append((map(OBJECT_IN_PAGE, [raw] * count, range(count)), None))
+    forms.append((map(OBJECT_IN_PAGE, [raw] * count, range(count)), None, EVERYWHERE))
     while forms:
         one = next(forms[-1][0], None)
         if one is None:
             forms.pop()
             continue
         kind = TYPE_OF(c_void_p(one))
-        matrix = forms[-1][1]
-        yield one, kind, matrix
+        _, matrix, around = forms[-1]
+        yield one, kind, matrix, around
         if kind == pdfium.FPDF_PAGEOBJ_FORM and len(forms) <= DEEPEST:
             own = pdfium.FS_MATRIX()
             form = ctypes.cast(one, pdfium.FPDF_PAGEOBJECT)
@@ -131,7 +137,9 @@ def _walk(page: PdfPage) -> Iterator[tuple[int, int, Array | None]]:
             inner = np.array([[own.a, own.b, 0], [own.c, own.d, 0], [own.e, own.f, 1]])
             count = max(pdfium.FPDFFormObj_CountObjects(form), 0)
             within = map(OBJECT_IN_FORM, [c_void_p(one)] * count, range(count))
-            forms.append((within, inner if matrix is None else inner @ matrix))
+            clip = _clip(c_void_p(one), matrix, {})
+            around = np.hstack([np.maximum(clip[:2], around[:2]), np.minimum(clip[2:], around[2:])])
+            forms.append((within, inner if matrix is None else inner @ matrix, around))
 
 
 def _fill(one: c_void_p, kind: int, matrix: Array | None) -> tuple[float, ...] | None:

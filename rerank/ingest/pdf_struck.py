@@ -16,6 +16,7 @@ APART = 0.5  # points between the parts of a line, at most
 THICK = 0.25  # of a line over the height of its text, at most
 LOW, HIGH = 0.2, 0.85  # where it crosses its letters, over the height of the highest
 OUTSIDE, INSIDE = 0.4, 0.15  # of it beyond its letters, or of them beyond it, over their height
+LETTERS = 0.5  # share of its length that letters take, at least
 CROSSED = 0.6  # share of the letters along a line that it crosses in the middle, at least
 TURNED = {  # by quarters: what is left, bottom, right and top of a box when its text is upright
     1: ((3, 0, 1, 2), (-1, 1, -1, 1)),
@@ -80,11 +81,13 @@ def are_struck(line: Array, letters: Letters) -> Array:
     tallest = (ink[crossed, 3] - letters.base[crossed]).max()
     is_middle = (middle - letters.base > LOW * tallest) & (middle - letters.base < HIGH * tallest)
     is_middle &= (ink[:, 1] < middle) & (middle < ink[:, 3])
+    width = (around[crossed, 2] - around[crossed, 0]).sum()
     before, after = around[found, 0].min() - left, right - around[found, 2].max()
     is_struck = bool(
         top - bottom < THICK * size
+        and width > LETTERS * (right - left)
         and is_middle[crossed].mean() >= CROSSED
-        and -INSIDE * size < min(before, after)
+        and -INSIDE * min(size, width) < min(before, after)
         and before + after < OUTSIDE * size
     )
     return np.asarray(found & is_struck)

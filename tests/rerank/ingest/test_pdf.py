@@ -630,6 +630,142 @@ def test_struck_out_text_is_not_read() -> None:
     assert found.skipped == "2 deleted words"
 
 
+FEE = "The fee is 40 euros, or 45 euros by post."
+
+
+def filled(canvas: Canvas, text: str, up: float = 3.4, thick: float = 0.8) -> None:
+    left = 60 + canvas.stringWidth(FEE[: FEE.index(text)])
+    canvas.rect(left, 600 + up, canvas.stringWidth(text), thick, fill=1, stroke=0)
+
+
+def stroked(canvas: Canvas, text: str, up: float = 3.8) -> None:
+    left = 60 + canvas.stringWidth(FEE[: FEE.index(text)])
+    canvas.line(left, 600 + up, left + canvas.stringWidth(text), 600 + up)
+
+
+def struck_twice(canvas: Canvas, text: str) -> None:
+    stroked(canvas, text, 3.2)
+    stroked(canvas, text, 4.8)
+
+
+def struck_in_parts(canvas: Canvas, text: str) -> None:
+    left, width = 60 + canvas.stringWidth(FEE[: FEE.index(text)]), canvas.stringWidth(text)
+    for i in range(4):
+        canvas.rect(left + i * width / 4, 603.4, width / 4, 0.8, fill=1, stroke=0)
+
+
+def struck_in_a_form(canvas: Canvas, text: str) -> None:
+    canvas.beginForm("line")
+    filled(canvas, text)
+    canvas.endForm()
+    canvas.doForm("line")
+
+
+def struck_in_red(canvas: Canvas, text: str) -> None:
+    canvas.setFillColorRGB(1, 0, 0)
+    filled(canvas, text, thick=2)
+
+
+@pytest.mark.parametrize(
+    "strike", [filled, stroked, struck_twice, struck_in_parts, struck_in_a_form, struck_in_red]
+)
+@pytest.mark.parametrize("turn", [0, 90, 180, 270])
+def test_text_that_a_line_strikes_is_counted_and_not_read(
+    strike: Callable[[Canvas, str], None], turn: int
+) -> None:
+    """As programs draw it: words with or without a space, or a part of one; all of a line."""
+    for gone, seen, words in (
+        ("40 euros,", "The fee is or 45 euros by post.", 2),
+        ("40 ", "The fee is euros, or 45 euros by post.", 1),
+        (" euros, ", "The fee is 40 or 45 euros by post.", 1),
+        ("0", "The fee is 4 euros, or 45 euros by post.", 1),
+        (FEE, "", 10),
+    ):
+
+        def draw(canvas: Canvas, gone: str = gone) -> None:
+            canvas.setPageRotation(turn)
+            canvas.translate(300, 420)
+            canvas.rotate(turn)
+            canvas.translate(-220, -600)
+            canvas.drawString(60, 620, "All may read this.")
+            canvas.drawString(60, 600, FEE)
+            strike(canvas, gone)
+
+        found = drawn(draw)
+        assert said(found) == f"All may read this. {seen}".strip()
+        assert found.skipped == f"{words} deleted word{'s' * (words > 1)}"
+
+
+def label_on_a_line(canvas: Canvas) -> None:
+    canvas.line(40, 603.8, 330, 603.8)
+
+
+def line_below_a_label(canvas: Canvas) -> None:
+    stroked(canvas, FEE)
+    canvas.setFillColorRGB(1, 1, 1)
+    canvas.rect(50, 596, 260, 12, fill=1, stroke=0)
+    canvas.setFillColorRGB(0, 0, 0)
+    canvas.drawString(60, 600, FEE)
+
+
+def white_line(canvas: Canvas) -> None:
+    canvas.setFillColorRGB(1, 1, 1)
+    filled(canvas, FEE)
+
+
+def clipped_line(canvas: Canvas) -> None:
+    path = canvas.beginPath()
+    path.rect(0, 0, 50, 50)
+    canvas.clipPath(path, stroke=0, fill=0)
+    filled(canvas, FEE)
+
+
+def ruled(canvas: Canvas) -> None:
+    stroked(canvas, FEE, -4)
+    stroked(canvas, FEE, 10.5)
+
+
+def fraction(canvas: Canvas) -> None:
+    canvas.setFont("Helvetica", 6)
+    canvas.drawString(310, 605.2, "12")
+    canvas.drawString(310, 598.5, "40")
+    canvas.rect(309, 603.6, 8, 0.5, fill=1, stroke=0)
+
+
+def underlined_water(canvas: Canvas) -> None:
+    for x, up, size, text in ((310, 0, 12, "H"), (319, -3, 7, "2"), (323, 0, 12, "O")):
+        canvas.setFont("Helvetica", size)
+        canvas.drawString(x, 600 + up, text)
+    canvas.rect(310, 598, 22, 0.8, fill=1, stroke=0)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda canvas: filled(canvas, "40 euros,", -1.5),
+        lambda canvas: filled(canvas, "40 euros,", 9.5),
+        lambda canvas: filled(canvas, " ", 3.4),
+        label_on_a_line,
+        line_below_a_label,
+        white_line,
+        clipped_line,
+        ruled,
+        fraction,
+        underlined_water,
+    ],
+)
+def test_other_lines_strike_nothing(draw: Callable[[Canvas], None]) -> None:
+    """Under and above letters, of tables and fractions, covered, or longer than their text."""
+
+    def both(canvas: Canvas) -> None:
+        canvas.drawString(60, 600, FEE)
+        draw(canvas)
+
+    found = drawn(both)
+    assert said(found).startswith(FEE)
+    assert found.skipped == ""
+
+
 @pytest.mark.parametrize("turn", [90, 270])
 def test_fields_and_white_text_on_a_turned_page(turn: int) -> None:
     """A value stands at its label, and what leaves no trace is left out, as on any other page."""
