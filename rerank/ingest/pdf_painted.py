@@ -48,6 +48,9 @@ CORNER_OF = bare(pdfium.FPDFClipPath_GetPathSegment, c_size_t)
 POINT_OF = bare(pdfium.FPDFPathSegment_GetPoint)
 MARKS_OF, NAME_OF = bare(pdfium.FPDFPageObj_CountMarks), bare(pdfium.FPDFPageObjMark_GetName)
 MARK_OF = bare(pdfium.FPDFPageObj_GetMark, c_size_t)
+SLOTS = (c_float * 4)(), c_int(), c_int(), (c_uint * 4)()  # where PDFium answers
+EDGES, COLOURS = ([byref(SLOTS[which], i) for i in range(0, 16, 4)] for which in (0, 3))
+MODES = [byref(SLOTS[1]), byref(SLOTS[2])]
 LAYER = "OC\0".encode("utf-16-le")
 
 
@@ -61,7 +64,7 @@ class Painted:
         self._clips = np.tile(EVERYWHERE, (len(texts), 1))
         at = {address: i for i, address in enumerate(texts.tolist())}
         fills, clips = list[tuple[float, ...]](), dict[tuple[int, ...], Any]()
-        lines = list[tuple[float, ...]]()
+        lines, within = list[tuple[float, ...]](), list[Array]()  # with two clips of each
         walk = _walk(page)
         for place, (one, kind, matrix, around) in zip(range(MAX_OBJECTS), walk, strict=False):
             if kind == pdfium.FPDF_PAGEOBJ_TEXT and one in at:
@@ -70,16 +73,17 @@ class Painted:
                 clip = NOWHERE if is_in_layer else _clip(c_void_p(one), matrix, clips)
                 self._clips[at[one]] = clip
             elif kind != pdfium.FPDF_PAGEOBJ_TEXT and (fill := _fill(c_void_p(one), kind, matrix)):
-                *box, red, green, blue, is_stroke = fill
-                thickness = min(box[2] - box[0], box[3] - box[1])
-                if thickness >= THINNEST and not is_stroke:
+                left, bottom, right, top, *colour, is_stroke = fill
+                sides = right - left, top - bottom
+                if min(sides) >= THINNEST and not is_stroke:
                     fills.append((place, *fill[:-1]))
-                if thickness < LINE and min(red, green, blue) <= PALE:
-                    clip = _clip(c_void_p(one), matrix, clips)
-                    if meet(np.array(box), clip) and meet(np.array(box), around):
-                        lines.append((place, *box))
+                if 2 * min(sides) < max(sides) and min(sides) < LINE and min(colour) <= PALE:
+                    lines.append((place, *fill[:4]))
+                    within += [_clip(c_void_p(one), matrix, clips), around]
         self._fills = np.array(fills, float).reshape(-1, 8)
         self._lines = np.array(lines, float).reshape(-1, 5)
+        boxes, around = self._lines[:, None, 1:], np.array(within, float).reshape(-1, 2, 4)
+        self._lines = self._lines[meet(boxes, around).all(axis=1)]
 
     def may_hide(self, boxes: Array, of: Array) -> Array:
         """Whether texts with these boxes, parts of the text objects `of`, may be hidden.
@@ -146,18 +150,23 @@ def _fill(one: c_void_p, kind: int, matrix: Array | None) -> tuple[float, ...] |
     """The box and the colour of what an object fills; `UNKNOWN` for that of a picture."""
     if kind in (pdfium.FPDF_PAGEOBJ_TEXT, pdfium.FPDF_PAGEOBJ_FORM):
         return None
-    edges, rgba = (c_float * 4)(), (c_uint * 4)(*[UNKNOWN] * 4)
-    if not BOUNDS_OF(one, *(byref(edges, i) for i in range(0, 16, 4))):
+    edges, mode, is_drawn, rgba = SLOTS
+    is_path = kind == pdfium.FPDF_PAGEOBJ_PATH
+    if is_path and not (DRAWN_AS(one, *MODES) and (mode.value or is_drawn.value)):
         return None
-    box = tuple(edges) if matrix is None else _moved(np.array(edges).reshape(2, 2), matrix)
-    if kind == pdfium.FPDF_PAGEOBJ_PATH:
-        mode, is_drawn = c_int(), c_int()
-        DRAWN_AS(one, byref(mode), byref(is_drawn))
-        is_line = not mode.value and min(box[2] - box[0], box[3] - box[1]) < LINE
-        if not mode.value and not (is_drawn.value and is_line):
-            return None
-        (COLOUR_OF if mode.value else STROKE_OF)(one, *(byref(rgba, i) for i in range(0, 16, 4)))
-    return (*box, *rgba[:3], bool(kind == pdfium.FPDF_PAGEOBJ_PATH and not mode.value))
+    if not BOUNDS_OF(one, *EDGES):
+        return None
+    left, bottom, right, top = edges
+    box = (left, bottom, right, top)
+    if matrix is not None:
+        box = tuple(_moved(np.array(edges).reshape(2, 2), matrix).tolist())
+    if not is_path:
+        return (*box, UNKNOWN, UNKNOWN, UNKNOWN, False)
+    is_stroke = not mode.value
+    if is_stroke and min(box[2] - box[0], box[3] - box[1]) >= LINE:
+        return None
+    (STROKE_OF if is_stroke else COLOUR_OF)(one, *COLOURS)
+    return (*box, *rgba[:3], is_stroke)
 
 
 def _clip(one: c_void_p, matrix: Array | None, known: dict[tuple[int, ...], Any]) -> Any:
