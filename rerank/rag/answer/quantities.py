@@ -119,6 +119,7 @@ PART = _any(PARTS)
 UP = "(?:more|greater|higher|larger|longer|older|later|newer|taller|heavier)"
 DOWN = "(?:less|fewer|lower|smaller|shorter|younger|earlier|lighter)"
 LETTERS = _any(filter(str.isalpha, SPELLED))
+CHANGED = r"(?:rais|ris|increas|f[ae]ll|drop|decreas|declin|reduc|extend|mov)\w*|rose|gr[eo]w\w*"
 AMOUNT = r"(?= \d)"
 OR = rf"(?<![\w.])({A}(?: (?!or\b|and\b)[a-z]+){{0,3}}) (?:or|and)"
 FORMS: dict[str, str | Callable[[re.Match[str]], str]] = {  # in this order
@@ -175,6 +176,9 @@ FORMS |= {
     rf"\bone (?={_any({*SPELLED.values(), *EVERY.values()})}\b)": "1 ",
     r" ?\bdegrees? (?=(?-i:[CF])\b)": "°",
     r"(?<![\w+)])(?:\+|(?<!\d )\bplus )(?=\d)": "",
+    rf"\b(?:{CHANGED})\b[^.,;]{{0,30}}? from {SIGNED} to (?=\d)": (
+        lambda found: f"{found[0]} "  # not a range
+    ),
     rf"(?:\bfrom )?(?<![\w.-]){LOW}(?: (?:to|through) | ?[-–—] ?){HIGH}": RANGED,
     rf"\bbetween {LOW} and {HIGH}": RANGED,
     rf" ?(?:\bUS)?([$€£]|\b(?:USD|EUR|GBP)\b)\s?({A}(?: thru {SIGNED})?)": (

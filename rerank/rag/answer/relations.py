@@ -13,8 +13,8 @@ from rerank.data.words import STOP_WORDS, Lexicon, words
 
 # what says the same between the same commas; first, what has words of its own behind it
 BEFORE_OTHERS = """
-above, after, because, before, below beneath, between, by, except, from, if when whenever, into,
-over, since, through, to, under, unless, until, with, without
+above, after, because, before, below beneath, between, by, except, from, if when whenever,
+into, over, since, through, to, under, unless, unlike, until, with, without
 """
 BESIDE_OTHERS = """
 all every each, allegedly supposedly purportedly reportedly presumably apparently,
@@ -27,15 +27,21 @@ usually often typically generally normally frequently commonly mostly, won
 # may not be left out before a word that stays; nor, like others, be put before one
 LIMITING = """
 allegedly almost can except few hardly least most must off only or out over rarely should some
-sometimes thru times under unless until usually
+sometimes thru times under unless unlike until usually
 """
-BINDING = f"above after all always because before below from if since so than {LIMITING}"
+BINDING = f"above after all always because before below from if since so than to {LIMITING}"
 AROUND, PARTICLES = "or thru", "off out"  # bind words on both sides, or the one before
 PHRASES: dict[str, str] = {  # in their one form
     r"\b(?:(?:has|have|had|needs?)|(?:is|are|was|were|be) (?:required|obliged)) to\b": "must",
     r"\b(?:is|are|was|were|be) (?:able|allowed|permitted) to\b": "can",
     r"\bought to\b": "should",
     r"\bpermitted\b": "allowed",
+    r"\b(?:every|any)(?:one|body)\b": "all people",
+    r"\bnobody\b": "no one",
+    r"\b(the|this|that|another) (\w+ )?ones?\b": r"\1 \2",
+    r"\b(every|all|each|any|none|no)\b([^,.;]{0,20}) but (?=(?-i:[A-Z])|the\b)": r"\1\2 except ",
+    r"\b(?:instead of|rather than|as opposed to|(?:in contrast|compared) (?:to|with))\b": "unlike",
+    r"\b(?:provid(?:ed|ing) that|as long as)\b": "if",
     r"(?<=\d )out of\b": "of",
     r"\b(?:hardly|scarcely|barely) ever\b": "rarely",
     r"\b(?:the|a) (?:vast |great |large )?majority of\b": "most",

@@ -42,6 +42,8 @@ NEGATION = re.compile(
 NAME = re.compile(
     r"(?<=[\w,;] )[A-Z][\w-]+|\b[A-Z]{2,}\b|\b\d[\d.,/:]*\d\b|\b\w+[._][\w.]*\w|\b\d\b|\b\d+th\b"
 )
+IF = re.compile(r"(?<!even )(?<!as )\bif\b", re.IGNORECASE)  # may not be left out
+CONDITION = re.compile(r"\b(?:if|when|whenever|unless|in case)\b", re.IGNORECASE)
 ELLIPSIS = re.compile(r"\w not[.!]?$")  # "but editors can not"
 COMPARED = 100  # clauses of a claim
 IN_ORDER = 200  # words of a sentence whose order is compared
@@ -77,9 +79,10 @@ def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None
     """Share of the claim's idf found in the evidence, in [0, 1]; None for too few words.
 
     0 if there is no evidence, or if it lacks a number, its unit or a name of the claim; and if the
-    sentence of the evidence that is nearest to a clause has more or fewer negations, other words in
-    the same place (`swapped_words`), or the same ones elsewhere (`is_rearranged`). The share is the
-    best of two neighbouring sentences, of the whole claim or of its clauses one by one.
+    sentence of the evidence that is nearest to a clause has more or fewer negations, an "if" that
+    the claim lacks, other words in the same place (`swapped_words`), or the same ones elsewhere
+    (`is_rearranged`). The share is the best of two neighbouring sentences, of the whole claim or of
+    its clauses one by one.
     """
     if not evidence.strip():  # such as a passage of orders to a language model only
         return 0.0
@@ -107,6 +110,7 @@ def lexical_support(claim: str, evidence: str, lexicon: Lexicon) -> float | None
             negations[0] != negations[1]
             or swapped_words(part, sentence, lexicon)
             or is_rearranged(part, sentence, lexicon)
+            or (IF.search(sentence) and not CONDITION.search(part))
         ):
             return 0.0
         own = _weights(set(words(part, language=lexicon.language)), lexicon)
@@ -119,7 +123,8 @@ def _compared(claim: str, evidence: str, lexicon: Lexicon) -> list[tuple[str, st
     """The parts of a claim with the clauses of the sentence that says each.
 
     A part ends where the sentence that says most of the whole says less of the next clause than
-    another one does. Clauses and brackets of a sentence that say something else are left out.
+    another one does. Clauses and brackets of a sentence that say something else are left out, but
+    not its conditions; so are all other clauses if one has all content words of the part.
     """
     language = lexicon.language
     first = best_sentence(claim, evidence, lexicon)
@@ -140,7 +145,14 @@ def _compared(claim: str, evidence: str, lexicon: Lexicon) -> list[tuple[str, st
         said = set(words(part, language=language))
         about = [(c, set(content_words(c, language=language))) for c in _clauses(sentence)]
         about = [(c, own) for c, own in about if own & said or not ELLIPSIS.search(c)]
-        kept = [c for c, own in about if len(own) <= FEW or 2 * len(own & said) >= len(own)]
+        content = set(content_words(part, language=language))
+        whole = any(content <= own for _, own in about)
+        kept = [
+            c
+            for c, own in about
+            if IF.match(c)
+            or (content <= own if whole else len(own) <= FEW or 2 * len(own & said) >= len(own))
+        ]
         compared.append((part, "".join(kept) or sentence))
     return compared
 
@@ -149,13 +161,15 @@ def is_spliced(clause: str, evidence: str, lexicon: Lexicon) -> bool:
     """Whether a clause has one end of a clause of the evidence and another end of a parallel one.
 
     "B costs 4" does, beside "A costs 4 and B costs 9". Parallel are clauses with a content word in
-    common; of what one has in the other's place, the clause has some.
+    common, or any word if one is shorter; of what one has in the other's place, the clause has
+    some.
     """
     language = lexicon.language
     in_order = words(clause, language=language)
     own = set(in_order)
     near = [text for text, stems in _stemmed(evidence, language) if _has_half(stems, own)]
-    clauses = [words(c, language=language) for text in near for c in _clauses(text, MEMBER)]
+    parts = [c for text in near for c in MEMBER.split(text, COMPARED)]
+    clauses = [words(c, language=language) for c in parts]
     fits = [_has_half(c, own) for c in clauses]
     members = [c[:IN_ORDER] for i, c in enumerate(clauses) if any(fits[max(0, i - 1) : i + 2])]
     if language not in STOP_WORDS or any(own <= set(member) for member in members):
@@ -166,16 +180,18 @@ def is_spliced(clause: str, evidence: str, lexicon: Lexicon) -> bool:
     for first, second in combinations(members[:MEMBERS], 2):
         sides, anchors = set[bool](), list[str]()
         few = min(len(first), len(second))
-        elliptic = 2 * few <= max(len(first), len(second))
+        elliptic = few < max(len(first), len(second))
         for kind, a, b, c, d in SequenceMatcher(None, first, second, False).get_opcodes():
             if kind == "equal":
                 anchors += first[a:b]
             elif kind == "replace":
                 some = min(b - a, d - c) if 0 in (a, c) or elliptic else COMPARED
-                here, there = set(first[a:b][-some:]), set(second[c:d][-some:])
-                told = bool(content & own & here - there), bool(content & own & there - here)
-                sides |= {told[0]} if told[0] != told[1] else set()
-        if len(sides) > 1 and (content.intersection(anchors) or 2 * len(anchors) >= few):
+                for end in (slice(-some, None), slice(some)):
+                    here, there = (content.intersection(x[end]) for x in (first[a:b], second[c:d]))
+                    told = bool(own & here - there), bool(own & there - here)
+                    sides |= {told[0]} if here and there and told[0] != told[1] else set()
+        parallel = (elliptic and anchors) or content.intersection(anchors)
+        if len(sides) > 1 and (parallel or 2 * len(anchors) >= few):
             return True
     return False
 
@@ -189,9 +205,9 @@ def _has_half(text: Iterable[str], own: set[str]) -> bool:
     return 2 * len(own.intersection(text)) >= len(own)
 
 
-def _clauses(text: str, parted: re.Pattern[str] = CLAUSE) -> list[str]:
+def _clauses(text: str) -> list[str]:
     """The clauses of a text, each with what parts it from the next one."""
-    ends = (found.end() for found in islice(parted.finditer(text), COMPARED))
+    ends = (found.end() for found in islice(CLAUSE.finditer(text), COMPARED))
     bounds = [0, *ends, len(text)]
     return [text[start:end] for start, end in pairwise(bounds)]
 

@@ -214,6 +214,53 @@ COMPARED = {
         ["A longer holiday is for members who joined before 2015"],
         ["Members who joined in 2015 get a longer holiday"],
     ),
+    "Oslo is wetter than Turin but drier than Bergen": (
+        ["Oslo is drier than Bergen", "Oslo is wetter than Turin"],
+        ["Oslo is drier than Turin"],
+    ),
+    "Lena wrote the novel and Karl the play": (
+        ["Lena wrote the novel"],
+        ["Karl wrote the novel"],
+    ),
+    "Only pilots may enter the hangar": (
+        ["Only pilots can enter the hangar"],
+        ["Everyone may enter the hangar", "Anybody may enter the hangar"],
+    ),
+    "Nobody but Irene has signed the letter": (
+        ["No one except Irene has signed the letter"],
+        ["Irene has not signed the letter"],
+    ),
+    "The exam was moved from Thursday to Friday": (
+        ["The exam was moved to Friday"],
+        ["The exam was moved to Thursday"],
+    ),
+    "The quota was raised from 40 to 70 tons": (
+        ["The quota was raised to 70 tons"],
+        ["The quota was raised to 40 tons"],
+    ),
+    "Unlike the small tent, the large one has a porch": (
+        ["The large tent has a porch"],
+        ["The small tent has a porch"],
+    ),
+    "The farm grows barley instead of wheat": (
+        ["The farm grows barley", "The farm grows barley rather than wheat"],
+        ["The farm grows wheat"],
+    ),
+    "The candle burns 9 hours if the window is shut, otherwise 6": (
+        [
+            "The candle burns 9 hours if the window is shut",
+            "If the window is shut, the candle burns 9 hours",
+        ],
+        ["The candle burns 9 hours"],
+    ),
+    "Deposits are returned provided that the key is handed in": (
+        ["Deposits are returned if the key is handed in"],
+        ["Deposits are returned"],
+    ),
+    "Dogs aged 2 to 9 eat twice, and dogs under 2 eat more often": (
+        ["Dogs aged 2 to 9 eat twice"],
+        ["Dogs aged 2 to 9 eat more often"],
+    ),
     "The reason is not clear. It was unclear before": (["The reason is unclear"], []),
     "The kettle boils one litre": (["The kettle boils 1 litre"], ["The kettle boils 2 litres"]),
     "The box contains:\n- a small pump\n- two valves\n- a long hose": (
