@@ -161,8 +161,8 @@ def is_spliced(clause: str, evidence: str, lexicon: Lexicon) -> bool:
     """Whether a clause has one end of a clause of the evidence and another end of a parallel one.
 
     "B costs 4" does, beside "A costs 4 and B costs 9". Parallel are clauses with a content word in
-    common, or any word if one is shorter; of what one has in the other's place, the clause has
-    some.
+    common, or half of the words, a quarter if one is shorter; of what one has in the other's place,
+    the clause has some.
     """
     language = lexicon.language
     in_order = words(clause, language=language)
@@ -190,8 +190,8 @@ def is_spliced(clause: str, evidence: str, lexicon: Lexicon) -> bool:
                     here, there = (content.intersection(x[end]) for x in (first[a:b], second[c:d]))
                     told = bool(own & here - there), bool(own & there - here)
                     sides |= {told[0]} if here and there and told[0] != told[1] else set()
-        parallel = (elliptic and anchors) or content.intersection(anchors)
-        if len(sides) > 1 and (parallel or 2 * len(anchors) >= few):
+        same = (4 if elliptic else 2) * len(anchors) >= few
+        if len(sides) > 1 and (same or content.intersection(anchors)):
             return True
     return False
 
