@@ -65,6 +65,7 @@ ALIKE = 0.7  # share of all runs of two texts that both contain, from which they
 BANDS, ROWS = 16, 4  # of min-wise hashes: texts that share 70% of their runs are missed in 1%
 BUCKET = 16  # texts of a bucket; the next ones go to buckets of `ROWS` more hashes,
 DEPTH = 8  # so many times at most
+AT_ONCE = 4096  # runs of a text that are hashed at once
 COMPARED = 32  # texts that a text is compared with: those that share the most buckets with it
 
 
@@ -123,10 +124,11 @@ def _min_hashes(runs: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
     """(texts, BANDS * ROWS): the minimum of each hash over the runs (multiply and shift)."""
     rng = np.random.default_rng(0)
     odd = rng.integers(0, 2**62, BANDS * ROWS, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
-    hashes = np.zeros((len(runs), BANDS * ROWS), dtype=np.uint64)
-    for place, of_text in enumerate(runs):
-        if len(of_text):
-            hashes[place] = ((of_text[:, None] * odd) >> np.uint64(32)).min(axis=0)
+    hashes = np.full((len(runs), BANDS * ROWS), 2**32, dtype=np.uint64)
+    for lowest, of_text in zip(hashes, runs, strict=True):
+        for start in range(0, len(of_text), AT_ONCE):
+            hashed = (of_text[start : start + AT_ONCE, None] * odd) >> np.uint64(32)
+            np.minimum(lowest, hashed.min(axis=0), out=lowest)
     return hashes
 
 
