@@ -165,8 +165,8 @@ def _fill(one: c_void_p, kind: int, matrix: Array | None) -> tuple[float, ...] |
     is_stroke = not mode.value
     if is_stroke and min(box[2] - box[0], box[3] - box[1]) >= LINE:
         return None
-    (STROKE_OF if is_stroke else COLOUR_OF)(one, *COLOURS)
-    return (*box, *rgba[:3], is_stroke)
+    is_known = (STROKE_OF if is_stroke else COLOUR_OF)(one, *COLOURS)
+    return (*box, *(rgba[:3] if is_known else [UNKNOWN] * 3), is_stroke)
 
 
 def _clip(one: c_void_p, matrix: Array | None, known: dict[tuple[int, ...], Any]) -> Any:
