@@ -137,4 +137,4 @@ def real_title(title: str) -> str:
 
 def one_line(text: str) -> str:
     """The text without invisible signs, each run of white space as one space, none at its ends."""
-    return " ".join(INVISIBLE.sub("", text).split())
+    return " ".join((text if text.isascii() else INVISIBLE.sub("", text)).split())

@@ -79,7 +79,7 @@ ORDINALS = {"a", "e", "o", "d", "m", "st", "nd", "rd", "th", "er", "re", "ème",
 TRADE = {"tm": "™", "sm": "℠"}
 CHARGE = re.compile(r"\d*[+\u2212\u2013-]")
 DEGREES = re.compile(r"\s?[CF]\b")
-OWN_TAG = re.compile(r"[\w.]+[:-]")  # as <o:p> and <my-price>
+OWN_TAG = re.compile(r"<[\w.]+[:-]")  # as <o:p> and <my-price>
 TERM = re.compile(r"[+-]?[\w.,^/]+")
 PRICE = re.compile(r"[$€£¥]\s?\d[\d,]*$")
 RISE = re.compile(r"(-?)[\d.]*[1-9].*")  # of a style
@@ -120,11 +120,12 @@ def read_markup(markup: str) -> Document:
     title = one_line(named.text()) if named else ""
     dates = (node.attributes.get("content") or "" for node in tree.css(REVISED))
     revised = next(filter(None, map(date_in, dates)), "")
-    for node in list(tree.root.traverse(include_text=True)) if tree.root else ():
-        if node.tag == "-comment":
-            node.decompose()
-        elif _is_word(node):
-            node.unwrap()
+    nodes = tree.root.traverse(include_text=True) if tree.root else ()
+    for node in [node for node in nodes if node.is_comment_node]:
+        node.decompose()
+    own = filter(_is_own, tree.css("*") if OWN_TAG.search(markup) else ())
+    for node in filter(_is_word, [*tree.css("button"), *own]):
+        node.unwrap()
     for node in tree.css(".classifier"):  # of a term
         node.insert_before(" : ")
     labels, tabs = _panels(tree)
@@ -187,10 +188,15 @@ def _cut_words(nodes: Iterable[Any]) -> int:
     return words
 
 
+def _is_own(node: Any) -> bool:
+    """Whether HTML does not know the name of a node."""
+    return OWN_TAG.match(f"<{node.tag}") is not None
+
+
 def _is_word(node: Any) -> bool:
-    """Whether a node stands among words: a button, or one of a name that HTML does not know."""
-    if node.tag == "button" or not OWN_TAG.match(node.tag or ""):
-        return bool(node.tag == "button" and node.parent.tag == "p")
+    """Whether a button, or a node of a name that HTML does not know, stands among words."""
+    if node.tag == "button":
+        return bool(node.parent.tag == "p")
     beside = (each for each in (node.prev, node.next) if each is not None)
     among = any(each.tag == "-text" and each.text().strip() for each in beside)
     return bool(among or node.parent.tag == "p")
