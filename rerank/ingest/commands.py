@@ -50,8 +50,8 @@ def print_ingested(found: Ingested, out: Path) -> None:
     from rerank.ingest.ingest import DUPLICATES, SKIPPED
 
     print(
-        f"{out}: {found.passages} passages of {found.files} files; {found.read} files read, "
-        f"{found.gone} gone, the others unchanged"
+        f"{out}: passages: {found.passages}; files: {found.files} ({found.read} read now, "
+        f"{found.gone} gone, the others unchanged)"
     )
     if found.exact or found.near:
         print(

@@ -33,7 +33,7 @@ def test_ingest_says_what_it_read_and_skipped(
     out = tmp_path / "corpus"
     assert call("data", "ingest", docs, "--out", out) == 0
     printed = capsys.readouterr()
-    assert "2 passages of 2 files; 3 files read" in printed.out
+    assert "passages: 2; files: 2 (3 read now, " in printed.out
     assert "c.pdf: it is broken" in printed.err
     assert (out / "skipped.tsv").read_text().startswith("c.pdf\tit is broken")
 
