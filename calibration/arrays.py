@@ -155,7 +155,7 @@ def as_number(name: str, value: object) -> float:
 
     An array without an axis is the number in it.
     """
-    if type(value) is float or type(value) is np.float64:  # as nearly all are: not looked at long
+    if type(value) is float or type(value) is np.float64:  # as nearly all are
         return float(value)
     number: Any = value if np.ma.is_masked(value) else _unwrapped(value)
     if isinstance(number, bool) or not _is_real(number):

@@ -148,11 +148,12 @@ def command_line(*words: object) -> str:
     >>> command_line("label", Path("-mine"), "--out", Path("o"))
     'rerank label ./-mine --out o'
     """
-    paths = (isinstance(word, PurePath) and str(word).startswith("-") for word in words)
-    plain = (
-        f"./{word}" if dashed else str(word) for word, dashed in zip(words, paths, strict=True)
-    )
-    return shlex.join(["rerank", *plain])
+    return shlex.join(["rerank", *map(_as_argument, words)])
+
+
+def _as_argument(word: object) -> str:
+    is_like_option = isinstance(word, PurePath) and str(word).startswith("-")
+    return f"./{word}" if is_like_option else str(word)
 
 
 def nearest(word: object, known: Iterable[str]) -> str:

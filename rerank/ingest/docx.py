@@ -74,9 +74,8 @@ PLURALS = {
 }
 MOVED = re.compile(r"[\w+\u2212–-]{1,6}")  # what is raised as a power, not to place it
 BUTTON = re.compile(r"\s*(?:MACRO|GOTO)BUTTON\s+\S+\s*(.*)", re.IGNORECASE | re.DOTALL)
-COMPUTED = re.compile(
-    r"\s*(EQ|LISTNUM|AUTONUM\w*)\b", re.IGNORECASE
-)  # fields without a result in the file
+# fields without a result in the file
+COMPUTED = re.compile(r"\s*(EQ|LISTNUM|AUTONUM\w*)\b", re.IGNORECASE)
 GENERATED = re.compile(
     r"description (?:automatically )?generated|AI-generated|\.(?:png|jpe?g|gif|emf|wmf)$"
 )

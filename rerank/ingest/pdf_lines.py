@@ -57,11 +57,9 @@ def with_raised_digits(word: Sequence[tuple[str, Box]]) -> str:
 
     So 10 with a raised 6 is 10⁶ and not 106, and the mark of a note before 30 stands apart.
     """
-    large = 0.85 * max((box.height for sign, box in word if sign.isalnum()), default=0)
-    text, base = (
-        "",
-        next((box for sign, box in word if sign.isalnum() and box.height > large), None),
-    )
+    boxes = [box for sign, box in word if sign.isalnum()]
+    large = 0.85 * max((box.height for box in boxes), default=0)
+    text, base = "", next((box for box in boxes if box.height > large), None)
     for sign, box in word:
         small = base is not None and 0 < box.height < 0.85 * base.height
         middle = (box.bottom + box.top) / 2
